@@ -1,0 +1,53 @@
+"""Progress on stderr: a bar on a terminal, a line now and then elsewhere."""
+
+import sys
+import time
+
+from tqdm import tqdm
+
+SECONDS_BETWEEN_LINES = 20
+
+
+class Progress:
+    """Counts units of work towards `total` (None: unknown) and shows the rate.
+
+    Use as a context manager; `advance(n)` after each piece of work.
+    """
+
+    def __init__(self, label, total=None, unit="tokens"):
+        self.label, self.total, self.unit = label, total, unit
+        self.done, self.start = 0, time.monotonic()
+        self.last_line = self.start
+        self.bar = None
+        if sys.stderr.isatty():
+            self.bar = tqdm(desc=label, total=total, unit=f" {unit}", unit_scale=True, file=sys.stderr)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.bar is not None:
+            self.bar.close()
+        elif self.done:
+            self._line()
+
+    def advance(self, n):
+        self.done += n
+        if self.bar is not None:
+            self.bar.update(n)
+        elif time.monotonic() - self.last_line > SECONDS_BETWEEN_LINES:
+            self._line()
+
+    def _line(self):
+        self.last_line = time.monotonic()
+        seconds = max(self.last_line - self.start, 1e-9)
+        of_total = f" of {self.total:,}" if self.total else ""
+        print(
+            f"{self.label}: {self.done:,}{of_total} {self.unit}, {self.done / seconds:,.0f} {self.unit}/s",
+            file=sys.stderr,
+        )
+
+
+def note(message):
+    """One line for the reader, on stderr; results alone go to stdout."""
+    print(message, file=sys.stderr)

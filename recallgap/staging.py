@@ -1,0 +1,183 @@
+"""Writing an artifact whole or not at all, and continuing it after a kill.
+
+The work happens in a sibling folder `.NAME.partial` that holds plan.json (kind, config, inputs) and the files
+finished so far; at the end meta.json is written and one rename puts the folder in its place. The same command
+continues the folder of an interrupted one; another plan never touches it.
+"""
+
+import contextlib
+import errno
+import fcntl
+import importlib.metadata
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+from recallgap import __version__
+from recallgap.artifact import FORMAT_VERSION, file_sha256, open_artifact, staging_path
+from recallgap.errors import ArtifactError
+
+VERSIONED_PACKAGES = ("numpy", "numba", "pyarrow", "tokenizers", "transformers", "torch")
+OWN_FILES = ("meta.json", "run.json", "plan.json", ".lock")
+
+
+def up_to_date(target, *, kind, config, inputs):
+    """True when `target` is a whole artifact made by exactly this plan, so that nothing needs to run.
+
+    ArtifactError when something else is there: nothing is replaced unless asked.
+    """
+    target = Path(target)
+    if not target.exists():
+        return False
+    found = open_artifact(target, None).meta
+    _refuse_other_plan(f"writing {kind} {target}", "the folder there", found, _plan(kind, config, inputs))
+    return True
+
+
+def _plan(kind, config, inputs):
+    plan = {"kind": kind, "format_version": FORMAT_VERSION, "config": config, "inputs": inputs}
+    return json.loads(json.dumps(plan))
+
+
+def _refuse_other_plan(doing, where, found, wanted):
+    differences = [
+        f"{key} is {_brief(old)} there, {_brief(new)} now"
+        for section in wanted
+        for key, old, new in _differences(section, found.get(section), wanted[section])
+    ]
+    if differences:
+        raise ArtifactError(
+            f"{doing}: {where} was made with other settings: {'; '.join(differences)}. "
+            "Choose another output, or replace it with --overwrite"
+        )
+
+
+def _differences(name, old, new):
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            yield from _differences(f"{name}.{key}", old.get(key), new.get(key))
+    elif old != new:
+        yield name, old, new
+
+
+def _brief(value):
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:18]}...{text[-6:]}"
+
+
+class Staging:
+    """An artifact in the making. Set `results` before leaving; write every file through `write`."""
+
+    def __init__(self, path):
+        self.path = path
+        self.results = {}
+
+    def done(self, name):
+        """True when file `name` was finished, by this or an earlier, interrupted run."""
+        return (self.path / name).exists()
+
+    @contextlib.contextmanager
+    def write(self, name):
+        """A path to write to; the file takes its name, synced to disk, only when the block ends well."""
+        half = self.path / f"{name}.half"
+        yield half
+        _sync(half)
+        os.rename(half, self.path / name)
+
+
+@contextlib.contextmanager
+def stage(target, *, kind, config, inputs, overwrite=False):
+    """Write an artifact whole or not at all; continue an interrupted one made by the same plan.
+
+    config: JSON values that determine the result. inputs: {name: fingerprint}. Yields a `Staging`; when the
+    block ends well, the folder takes its place. After an error or a kill the finished files stay.
+    """
+    target, started = Path(target), time.time()
+    plan, doing = _plan(kind, config, inputs), f"writing {kind} {target}"
+    folder = staging_path(target)
+    if target.exists() and not overwrite:
+        up_to_date(target, kind=kind, config=config, inputs=inputs)
+        raise ArtifactError(f"{doing}: it exists already")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / ".lock", "w") as lock:
+            _take_lock(lock, doing)
+            _open_plan(folder, plan, doing, overwrite)
+            staging = Staging(folder)
+            yield staging
+            _finish(staging, target, plan, started)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        kept = sum(1 for p in folder.glob("*") if p.suffix != ".half" and p.name not in OWN_FILES)
+        raise ArtifactError(
+            f"{doing}: the disk is full ({error}). {kept} finished file(s) are kept in {folder}: "
+            "free some space and run the same command again"
+        ) from error
+
+
+def _take_lock(lock, doing):
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ArtifactError(
+            f"{doing}: another process is writing it now; wait or choose another output"
+        ) from None
+
+
+def _open_plan(folder, plan, doing, overwrite):
+    """Continue the staging folder if it has this plan, else start it; never lose another plan's work."""
+    plan_file = folder / "plan.json"
+    if plan_file.exists():
+        found = json.loads(plan_file.read_text())
+        if found != plan and not overwrite:
+            _refuse_other_plan(doing, f"an unfinished one in {folder}", found, plan)
+        if found != plan:
+            for stale in folder.iterdir():
+                if stale.name != ".lock":
+                    stale.unlink()
+    for half in folder.glob("*.half"):
+        half.unlink()
+    with Staging(folder).write("plan.json") as path:
+        path.write_text(_pretty(plan))
+
+
+def _finish(staging, target, plan, started):
+    folder = staging.path
+    names = sorted(p.name for p in folder.iterdir() if p.name not in OWN_FILES)
+    files = {n: {"bytes": (folder / n).stat().st_size, "sha256": file_sha256(folder / n)} for n in names}
+    with staging.write("run.json") as path:
+        path.write_text(_pretty(_run_record(started)))
+    with staging.write("meta.json") as path:
+        made = {"recallgap_version": __version__, "results": staging.results, "files": files}
+        path.write_text(_pretty({**plan, **made}))
+    (folder / "plan.json").unlink()
+    (folder / ".lock").unlink()
+    _sync(folder)
+    if target.exists():
+        shutil.rmtree(target)
+    os.rename(folder, target)
+    _sync(target.parent)
+
+
+def _run_record(started):
+    versions = {}
+    for package in VERSIONED_PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started))
+    return {"created": created, "seconds": round(time.time() - started, 3), "versions": versions}
+
+
+def _pretty(value):
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"
+
+
+def _sync(path):
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
