@@ -9,6 +9,7 @@ The idx layout is Megatron-LM's, so GPT-NeoX and Megatron-LM read these shards a
 Legend: N documents; a trailing 1 means one more entry (borders).
 """
 
+import hashlib
 import struct
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -180,6 +181,14 @@ def _map_shard(path):
     if size % dtype.itemsize:
         raise CorpusError(f"reading {path}: {size} bytes is not a whole number of {dtype.itemsize}-byte ids")
     return np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
+
+
+def tokens_sha256(corpus):
+    """sha256 (hex) of the whole stream of ids as little-endian int32: what labels and losses must share."""
+    digest, block = hashlib.sha256(), 1 << 22
+    for start in range(0, corpus.n_tokens, block):
+        digest.update(corpus.ids(start, min(start + block, corpus.n_tokens)).astype("<i4").tobytes())
+    return digest.hexdigest()
 
 
 def open_corpus(path):
