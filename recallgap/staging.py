@@ -111,7 +111,7 @@ def stage(target, *, kind, config, inputs, overwrite=False):
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        kept = sum(1 for p in folder.glob("*") if p.suffix != ".half" and p.name not in OWN_FILES)
+        kept = len(_finished_files(folder))
         raise ArtifactError(
             f"{doing}: the disk is full ({error}). {kept} finished file(s) are kept in {folder}: "
             "free some space and run the same command again"
@@ -128,26 +128,36 @@ def _take_lock(lock, doing):
 
 
 def _open_plan(folder, plan, doing, overwrite):
-    """Continue the staging folder if it has this plan, else start it; never lose another plan's work."""
-    plan_file = folder / "plan.json"
-    if plan_file.exists():
-        found = json.loads(plan_file.read_text())
-        if found != plan and not overwrite:
+    """Continue the staging folder if it has this plan, else start it; never lose another plan's files."""
+    found = _found_plan(folder, plan)
+    if found != plan and _finished_files(folder):
+        if not overwrite:
             _refuse_other_plan(doing, f"an unfinished one in {folder}", found, plan)
-        if found != plan:
-            for stale in folder.iterdir():
-                if stale.name != ".lock":
-                    stale.unlink()
+        for name in _finished_files(folder):
+            (folder / name).unlink()
     for half in folder.glob("*.half"):
         half.unlink()
     with Staging(folder).write("plan.json") as path:
         path.write_text(_pretty(plan))
 
 
+def _found_plan(folder, plan):
+    """The plan of what lies in the staging folder; a run killed before its rename left it in meta.json."""
+    for name in ("plan.json", "meta.json"):
+        if (folder / name).exists():
+            found = json.loads((folder / name).read_text())
+            return {key: found.get(key) for key in plan}
+    return {}
+
+
+def _finished_files(folder):
+    return sorted(p.name for p in folder.iterdir() if p.suffix != ".half" and p.name not in OWN_FILES)
+
+
 def _finish(staging, target, plan, started):
     folder = staging.path
-    names = sorted(p.name for p in folder.iterdir() if p.name not in OWN_FILES)
-    files = {n: {"bytes": (folder / n).stat().st_size, "sha256": file_sha256(folder / n)} for n in names}
+    sizes = {name: (folder / name).stat().st_size for name in _finished_files(folder)}
+    files = {name: {"bytes": size, "sha256": file_sha256(folder / name)} for name, size in sizes.items()}
     with staging.write("run.json") as path:
         path.write_text(_pretty(_run_record(started)))
     with staging.write("meta.json") as path:

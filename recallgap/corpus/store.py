@@ -4,12 +4,14 @@
     tokens-00000.idx          magic, version, dtype code, lengths, byte pointers, document index
     documents-00000.parquet   its documents: shard, offset (in tokens), n_tokens, n_bytes, domain, source
     tokenizer.json            where the corpus was made by a tokenizer
+    inputs.json               where it was made from text: the files read, with size and sha256
 
 The idx layout is Megatron-LM's, so GPT-NeoX and Megatron-LM read these shards as they are.
 Legend: N documents; a trailing 1 means one more entry (borders).
 """
 
 import hashlib
+import json
 import struct
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +25,7 @@ from recallgap.artifact import open_artifact
 from recallgap.errors import CorpusError
 from recallgap.staging import stage
 
+READING_KEY = b"reading"
 MAGIC = b"MMIDIDX\x00\x00"
 DTYPE_CODES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 DOCUMENT_SCHEMA = pa.schema(
@@ -76,18 +79,33 @@ def documents_name(number):
     return f"documents-{number:05d}.parquet"
 
 
-def write_shard(staging, number, shard):
-    """Write one shard: ids, document rows, and last the index, the mark that the shard is done."""
+def write_shard(staging, number, shard, reading=None):
+    """Write one shard: ids, document rows, and last the index, the mark that the shard is done.
+
+    reading: JSON values saying how far the input was read at the shard's end, kept in its document table.
+    """
     with staging.write(shard_name(number, "bin")) as path, open(path, "wb") as file:
         for ids in shard.ids:
             file.write(memoryview(ids))
     offset, n_tokens, n_bytes, domain, source = zip(*shard.rows, strict=True) if shard.rows else [()] * 5
     columns = [[number] * len(offset), offset, n_tokens, n_bytes, domain, source]
     arrays = [pa.array(c, t) for c, t in zip(columns, DOCUMENT_SCHEMA.types, strict=True)]
+    schema = DOCUMENT_SCHEMA.with_metadata({READING_KEY: json.dumps(reading, sort_keys=True)})
     with staging.write(documents_name(number)) as path:
-        pq.write_table(pa.table(arrays, schema=DOCUMENT_SCHEMA), path, compression="zstd")
+        pq.write_table(pa.table(arrays, schema=schema), path, compression="zstd")
     with staging.write(shard_name(number, "idx")) as path:
         path.write_bytes(_index_bytes(np.array(n_tokens, dtype=np.int64), token_dtype(shard.vocab_size)))
+
+
+def finished_shards(staging):
+    """(number of shards that are done, what `write_shard` was told as `reading` for the last of them)."""
+    number = 0
+    while staging.done(shard_name(number, "idx")):
+        number += 1
+    if number == 0:
+        return 0, None
+    schema = pq.read_schema(staging.path / documents_name(number - 1))
+    return number, json.loads(schema.metadata[READING_KEY])
 
 
 def _index_bytes(lengths, dtype):
@@ -99,8 +117,9 @@ def _index_bytes(lengths, dtype):
 
 
 def corpus_totals(staging, n_shards):
-    """The `results` of a corpus: documents, tokens and bytes, in all and by domain."""
+    """The `results` of a corpus: documents, tokens and bytes, in all and by domain; its longest document."""
     totals = {"n_documents": 0, "n_tokens": 0, "n_bytes": 0, "n_shards": n_shards, "domains": {}}
+    totals["longest_document"] = {"n_tokens": 0, "source": None}
     for number in range(n_shards):
         _add_totals(totals, pq.read_table(staging.path / documents_name(number)))
     return totals
@@ -108,6 +127,11 @@ def corpus_totals(staging, n_shards):
 
 def _add_totals(totals, table):
     totals["n_documents"] += table.num_rows
+    n_tokens = table["n_tokens"].to_numpy()
+    if n_tokens.size and n_tokens.max() > totals["longest_document"]["n_tokens"]:
+        longest = int(n_tokens.argmax())
+        source = table["source"][longest].as_py()
+        totals["longest_document"] = {"n_tokens": int(n_tokens[longest]), "source": source}
     columns = [("n_tokens", "sum"), ("n_bytes", "sum"), ("shard", "count")]
     by_domain = table.group_by("domain").aggregate(columns)
     for row in by_domain.sort_by("domain").to_pylist():
@@ -131,7 +155,7 @@ class Corpus:
         """None where the corpus was written from ids without a tokenizer."""
         self.n_tokens = opened.results["n_tokens"]
         self.n_documents = opened.results["n_documents"]
-        self._shards = [_map_shard(path) for path in opened.files("tokens-") if path.suffix == ".bin"]
+        self._shards = [map_shard(path) for path in opened.files("tokens-") if path.suffix == ".bin"]
         self._shard_bounds = np.cumsum([0] + [len(ids) for ids in self._shards])
 
     @property
@@ -161,12 +185,25 @@ class Corpus:
             return np.empty(0, token_dtype(self.vocab_size))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    def tokenizer(self):
+        """The tokenizer that made the corpus; CorpusError where it was written from ids without one."""
+        from recallgap.corpus.tokenizer import Tokenizer, read_backend
+
+        path = self.path / "tokenizer.json"
+        if not path.is_file():
+            raise CorpusError(
+                f"opening the tokenizer of corpus {self.path}: it has none, it was written from ids; "
+                "text can be decoded only in a corpus made by `recallgap corpus build`"
+            )
+        config = self.artifact.config
+        return Tokenizer(str(path), read_backend(path), config["bos_id"], config["eos_id"])
+
     def document_of(self, position):
         """Number of the document that holds stream position(s) `position`."""
         return np.searchsorted(self.document_bounds_N1, position, side="right") - 1
 
 
-def _map_shard(path):
+def map_shard(path):
     """The ids of a .bin file as its .idx describes them; CorpusError where the two disagree."""
     head = path.with_suffix(".idx").read_bytes()[:34]
     if len(head) < 34 or head[:9] != MAGIC:
