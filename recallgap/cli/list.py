@@ -1,0 +1,38 @@
+"""recallgap list KIND: what a registry holds, one line an entry."""
+
+import inspect
+from typing import Annotated
+
+import typer
+
+from recallgap.registry import pick
+
+
+def list_(kind: Annotated[str, typer.Argument(help="slices, policies or readers.")]):
+    """List the slice families, context policies or text readers that there are."""
+    table = pick("registry", REGISTRIES, kind)()
+    width = max(map(len, table))
+    for name, entry in table.items():
+        line = entry if isinstance(entry, str) else inspect.getdoc(entry).splitlines()[0]
+        print(f"{name:{width}}  {line}")
+
+
+def _slices():
+    from recallgap.slices import SLICES
+
+    return SLICES
+
+
+def _policies():
+    from recallgap.corpus.contexts import POLICIES
+
+    return POLICIES
+
+
+def _readers():
+    from recallgap.corpus.readers import READERS
+
+    return READERS
+
+
+REGISTRIES = {"slices": _slices, "policies": _policies, "readers": _readers}

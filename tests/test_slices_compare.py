@@ -1,0 +1,258 @@
+"""compare: what adds up, what is refused, and the cases at the edge."""
+
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+from gap_cases import random_columns, random_losses, write_case, write_labels, write_losses
+
+from recallgap.errors import ArtifactError, ConfigError
+from recallgap.slices import SLICES, compare, open_gap, open_losses
+from recallgap.slices.comparison import histogram
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    """(columns, labels, [base, small, large]) with a gap that lies in AR hits."""
+    folder = tmp_path_factory.mktemp("case")
+    return write_case(folder, base=(1.0, 3.0), small=(2.0, 3.1), large=(0.9, 2.9))
+
+
+@pytest.fixture(scope="module")
+def gap(case):
+    _, labels, (base, *models) = case
+    return compare(base, models, labels)
+
+
+@pytest.mark.parametrize("family", SLICES)
+@pytest.mark.parametrize("model", [1, 2])
+def test_contributions_add_up_to_the_gap_and_shares_to_1(gap, family, model):
+    parts = gap.slices(family)
+    contributions = [gap.estimate("contribution", family, name, model=model).estimate for name in parts]
+    shares = [gap.share(name, family=family, model=model).estimate for name in parts]
+    assert math.fsum(contributions) == pytest.approx(gap.estimate("gap", model=model).estimate, abs=1e-12)
+    assert math.fsum(shares) == pytest.approx(1, abs=1e-12)
+    assert sum(part["n"] for part in parts.values()) == gap.slices("all")["all"]["n"]
+
+
+def test_the_share_is_that_of_the_papers_formula(case, gap):
+    columns, _, (base, model, _) = case
+    base_T, model_T = (open_losses(path).loss_T.astype(np.float64) for path in (base, model))
+    scored = ~np.isnan(base_T)
+    hit = columns["ar_hit"] & scored
+    ppl = {
+        (k, name): np.exp(x[m].mean())
+        for k, x in ((0, base_T), (1, model_T))
+        for name, m in (("hit", hit), ("all", scored))
+    }
+    delta = {name: np.log(ppl[1, name]) - np.log(ppl[0, name]) for name in ("hit", "all")}
+    papers = delta["hit"] * hit.sum() / (delta["all"] * scored.sum())
+    assert gap.share("ar_hit").estimate == pytest.approx(papers, abs=1e-9)
+    assert gap.estimate("perplexity", "recall", "ar_hit").estimate == pytest.approx(ppl[1, "hit"], abs=1e-9)
+    assert gap.estimate("perplexity", model=0).estimate == pytest.approx(ppl[0, "all"], abs=1e-9)
+
+
+def test_perplexity_is_exp_of_the_loss_and_of_its_ends(gap):
+    loss, perplexity = gap.estimate("loss"), gap.estimate("perplexity")
+    for end in ("estimate", "low", "high"):
+        assert getattr(perplexity, end) == math.exp(getattr(loss, end))
+
+
+def test_a_gap_is_written_once_and_reads_back(case, tmp_path, monkeypatch):
+    _, labels, (base, model, _) = case
+    first = compare(base, [model], labels, out=tmp_path / "gap")
+    assert first.to_dict() == json.loads((tmp_path / "gap" / "gap.json").read_text())
+    monkeypatch.setattr("recallgap.slices.comparison.scan", None)
+    again = compare(base, [model], labels, out=tmp_path / "gap")
+    assert again.to_dict() == first.to_dict() == open_gap(tmp_path / "gap").to_dict()
+    assert again.fingerprint == first.fingerprint
+    with pytest.raises(ArtifactError, match=r"config.level is 0.95 there, 0.9 now"):
+        compare(base, [model], labels, out=tmp_path / "gap", level=0.9)
+
+
+def test_equal_work_gives_equal_bytes(case, tmp_path):
+    _, labels, (base, model, _) = case
+    for name in ("a", "b"):
+        compare(base, [model], labels, out=tmp_path / name)
+    for file in ("gap.json", "meta.json"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_level_widens_intervals(case):
+    _, labels, (base, model, _) = case
+    narrow, wide = (compare(base, [model], labels, level=level) for level in (0.5, 0.99))
+    assert narrow.estimate("gap").low > wide.estimate("gap").low
+    assert wide.to_dict()["config"]["level"] == 0.99
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        compare(base, [model], labels, level=95)
+
+
+REFUSALS = [
+    (
+        {"corpus": "corpus-b"},
+        r"the corpus is corpus-b in the losses .*/odd, but corpus-a in the labels .*/labels",
+    ),
+    ({"results": {"tokens_sha256": "x"}}, r"tokens_sha256 is x in the losses .*, but tokens-a in the labels"),
+    ({"config": {"policy": "document"}}, r"policy is document in the losses .*, but packed in the labels"),
+    ({"config": {"context_len": 32}}, r"context_len is 32 in the losses .*, but 64 in the labels"),
+    (
+        {"config": {"dtype": "bfloat16"}},
+        r"dtype is float32 in the losses .*/base, but bfloat16 in the losses .*/odd",
+    ),
+    ({"config": {"prefix": "bos"}}, r"prefix is none in the losses .*/base, but bos in the losses .*/odd"),
+    ({"results": {"n_scored": 7}}, r"odd: 8,560 tokens have a loss, but its record says 7 are scored"),
+    ({"results": {"n_scored": 0}}, r"odd: not one of its 8696 tokens is scored"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSALS)
+def test_strangers_are_refused_naming_both_sides(case, tmp_path, change, message):
+    columns, labels, (base, *_) = case
+    odd = write_losses(tmp_path / "odd", random_losses(9, columns), **change)
+    with pytest.raises(ArtifactError, match=message):
+        compare(base, [odd], labels)
+
+
+def test_a_baseline_of_another_corpus_is_refused_too(case, tmp_path):
+    columns, labels, _ = case
+    odd = write_losses(tmp_path / "odd", random_losses(9, columns), corpus="corpus-b")
+    with pytest.raises(ArtifactError, match="corpus-b"):
+        compare(odd, [], labels)
+
+
+def test_other_windows_are_no_strangers(case, tmp_path):
+    columns, labels, (base, *_) = case
+    short = write_losses(tmp_path / "short", random_losses(9, columns), config={"window": 8})
+    assert len(compare(base, [short], labels).models) == 2
+
+
+def test_other_scored_tokens_are_refused_or_left_out_and_counted(case, tmp_path):
+    columns, labels, (base, *_) = case
+    loss_T = random_losses(9, columns)
+    loss_T[70:80] = np.nan
+    short = write_losses(tmp_path / "short", loss_T)
+    with pytest.raises(
+        ArtifactError, match=r"base \(8,560 scored .*short \(8,550\).* token 70, which only base"
+    ):
+        compare(base, [short], labels)
+    gap = compare(base, [short], labels, common=True)
+    assert [model["n_left_out"] for model in gap.models] == [10, 0]
+    assert [model["n_scored"] for model in gap.models] == [8560, 8550]
+    assert any("10 of 8,560 tokens scored by base are left out" in line for line in gap.warnings)
+    both = ~np.isnan(loss_T) & (columns["position"] > 0)
+    expected = open_losses(base).loss_T[both].astype(np.float64).mean()
+    assert gap.estimate("loss", model=0).estimate == pytest.approx(expected, abs=1e-12)
+
+
+def test_models_that_score_nothing_in_common_are_refused(tmp_path):
+    columns = random_columns(0, [50])
+    labels = write_labels(tmp_path / "labels", columns)
+    odd, even = random_losses(1, columns), random_losses(2, columns)
+    odd[::2] = even[1::2] = np.nan
+    paths = [write_losses(tmp_path / name, x) for name, x in (("odd", odd), ("even", even))]
+    with pytest.raises(ArtifactError, match="no token that all of them score"):
+        compare(paths[0], paths[1:], labels, common=True)
+
+
+def test_one_checkpoint_alone_has_losses_and_no_gap(case):
+    _, labels, (base, *_) = case
+    gap = compare(base, [], labels)
+    (row,) = gap.table()
+    assert row["gap"] is None and row["ar_hit_share"] is None
+    assert row["ar_hit"].estimate < row["other"].estimate
+
+
+def test_identical_models_have_no_gap_and_no_share(case):
+    _, labels, (base, *_) = case
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gap = compare(base, [base], labels)
+    assert gap.estimate("gap").estimate == 0
+    assert gap.share("ar_hit").estimate is None
+    assert gap.share("ar_hit").kind == "everything"
+    assert gap.record["p_no_gap"] == [1.0]
+    assert any("shares of it are undefined" in line for line in gap.warnings)
+    names = [model["name"] for model in gap.models]
+    assert len(set(names)) == 1, "the same losses twice cannot be told apart"
+
+
+def test_one_document_has_estimates_and_no_intervals(tmp_path):
+    _, labels, (base, model) = write_case(tmp_path, lengths=[400], base=(1, 3), small=(2, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gap = compare(base, [model], labels)
+    assert gap.estimate("gap").estimate > 0 and gap.estimate("gap").low is None
+    assert gap.share("ar_hit").kind == "unknown"
+    assert gap.share("ar_hit").estimate > 0.5
+    assert gap.warnings[0].startswith("Only 1 document(s)")
+    assert gap.record["documents"] == {"n": 1, "effective": 1.0, "largest_share": 1.0}
+
+
+def test_an_empty_slice_is_kept_and_said(tmp_path):
+    columns = random_columns(0, [100] * 40)
+    columns["ar_hit"][:] = False
+    labels = write_labels(tmp_path / "labels", columns)
+    base = write_losses(tmp_path / "base", random_losses(1, columns))
+    model = write_losses(tmp_path / "model", random_losses(2, columns, other_loss=4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gap = compare(base, [model], labels)
+    hits = gap.slices("recall")["ar_hit"]
+    assert (hits["n"], hits["n_documents"]) == (0, 0)
+    assert gap.estimate("loss", "recall", "ar_hit").estimate is None
+    assert gap.share("ar_hit").estimate == 0 and gap.share("other").estimate == 1
+    assert "Slices by recall: no token is scored in ar_hit." in gap.warnings
+    assert gap.record["hit_distances"] == {"edges": [1], "counts": []}
+
+
+def test_documents_without_scored_tokens_are_no_sampling_units(tmp_path):
+    lengths = [0, 100, 0, 90, 1, 80]
+    columns = random_columns(0, lengths)
+    loss_T = random_losses(1, columns)
+    loss_T[columns["document"] == 4] = np.nan
+    labels = write_labels(tmp_path / "labels", columns)
+    gap = compare(write_losses(tmp_path / "m", loss_T), [], labels)
+    assert gap.record["documents"]["n"] == 3
+
+
+def test_few_and_unequal_documents_and_thin_counts_are_said(tmp_path):
+    columns = random_columns(0, [3000] + [40] * 34)
+    labels = write_labels(tmp_path / "labels", columns, results={"coverage": 0.5})
+    gap = compare(write_losses(tmp_path / "m", random_losses(1, columns)), [], labels)
+    said = " ".join(gap.warnings)
+    assert "weigh like" in said and "the longest has 69% of the tokens" in said
+    assert "fewer than 30 documents" in said
+    assert "cover 50.0% of the training corpus" in said
+    equal = random_columns(0, [60] * 200)
+    labels = write_labels(tmp_path / "equal", equal | {"train_count": equal["train_count"] * 0 + 5})
+    assert compare(write_losses(tmp_path / "e", random_losses(1, equal)), [], labels).warnings == []
+
+
+def test_clashing_names_are_told_apart(case, tmp_path):
+    columns, labels, (base, *_) = case
+    config = {"model": "base"}
+    short = write_losses(tmp_path / "s", random_losses(5, columns), config=config | {"window": 8})
+    other = write_losses(tmp_path / "o", random_losses(6, columns), config=config | {"revision": "b"})
+    gap = compare(base, [short, other], labels)
+    names = [model["name"] for model in gap.models]
+    prints = [open_losses(path).fingerprint[:8] for path in (base, other)]
+    assert names == [f"base ({prints[0]})", "base (window 8)", f"base ({prints[1]})"]
+
+
+def test_an_unknown_slice_is_taught(gap):
+    with pytest.raises(ConfigError, match="Did you mean 'ar_hit'"):
+        gap.share("ar_hits")
+    with pytest.raises(ConfigError, match="unknown slice family 'domains'"):
+        gap.slices("domains")
+
+
+@pytest.mark.parametrize("top", [2, 3, 11, 400, 2048])
+def test_the_distance_histogram_loses_no_hit(top):
+    counts = np.random.default_rng(top).integers(0, 5, top)
+    counts[0] = 0
+    found = histogram(counts)
+    assert sum(found["counts"]) == counts.sum()
+    assert found["edges"][0] == 1 and found["edges"][-1] == top
+    assert all(low < high for low, high in zip(found["edges"], found["edges"][1:], strict=False))
