@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "recallgap"
 BASE = {"errors", "artifact", "staging", "registry", "progress"}
+ANALYSIS = BASE | {"corpus", "counts", "recall", "slices", "report"}
 MAY_IMPORT = {
     "errors": set(),
     "registry": {"errors"},
@@ -19,11 +20,12 @@ MAY_IMPORT = {
     "counts": BASE | {"corpus"},
     "recall": BASE | {"corpus", "counts"},
     "slices": BASE | {"corpus", "counts", "recall"},
-    "report": BASE | {"corpus", "counts", "recall", "slices"},
-    "evaluate": BASE | {"corpus", "recall"},
-    "pipeline": BASE | {"corpus", "counts", "recall", "slices", "report", "evaluate"},
-    "cli": BASE | {"corpus", "counts", "recall", "slices", "report", "evaluate", "pipeline"},
-    "__init__": BASE | {"corpus", "counts", "recall", "slices", "report", "evaluate", "pipeline"},
+    "report": ANALYSIS,
+    "evaluate": BASE | {"corpus"},
+    "pipeline": ANALYSIS | {"evaluate"},
+    "demo": ANALYSIS | {"evaluate", "pipeline"},
+    "cli": ANALYSIS | {"evaluate", "pipeline", "demo"},
+    "__init__": set(),
 }
 LIGHT = ("corpus", "counts", "recall", "slices", "report", *BASE)
 HEAVY = {"torch", "transformers", "datasets", "safetensors", "accelerate", "gguf"}

@@ -4,7 +4,8 @@ import sys
 
 import typer
 
-from recallgap.cli import info
+from recallgap.cli import ar, compare, corpus, count, demo, evaluate, info, label, merge, report
+from recallgap.cli import list as listing
 from recallgap.errors import RecallGapError
 
 app = typer.Typer(
@@ -15,6 +16,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("info")(info.info)
+app.command("list")(listing.list_)
+app.command("count")(count.count)
+app.command("merge")(merge.merge)
+app.command("label")(label.label)
+app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
+app.command("report")(report.report)
+app.command("ar")(ar.ar)
+app.command("demo")(demo.demo)
+app.add_typer(corpus.app, name="corpus")
 
 
 def main():
