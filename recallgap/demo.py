@@ -58,8 +58,8 @@ def fetch_smollm2(folder):
     if (found := file_sha256(half)) != SMOLLM2_SHA256:
         half.unlink()
         raise CheckpointError(
-            f"fetching {SMOLLM2_FILE}: its sha256 is {found}, not {SMOLLM2_SHA256}, so the download was damaged "
-            "or replaced; nothing is kept, try again"
+            f"fetching {SMOLLM2_FILE}: its sha256 is {found}, not {SMOLLM2_SHA256}, so it was damaged or "
+            "replaced; nothing is kept, try again"
         )
     half.rename(file)
     return file

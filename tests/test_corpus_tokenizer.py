@@ -72,12 +72,13 @@ def test_every_form_of_a_tokenizer_is_the_same_tokenizer(form, state, tokenizer_
 
 
 def test_encoding_round_trips_and_adds_nothing(state, tokenizer_file, tmp_path):
-    """A template that puts a token before and after each text is not applied; nothing is cut or padded."""
+    """A template around each text is not applied; nothing is cut, padded or left to chance."""
     plain = load_tokenizer(tokenizer_file)
     backend = tokenizers.Tokenizer.from_file(str(tokenizer_file))
     backend.post_processor = tokenizers.processors.TemplateProcessing(
         single="<|endoftext|> $A <|endoftext|>", special_tokens=[("<|endoftext|>", 0)]
     )
+    backend.model.dropout = 0.9
     backend.enable_truncation(2)
     backend.enable_padding(length=9)
     backend.save(str(tmp_path / "dressed.json"))

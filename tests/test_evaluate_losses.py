@@ -59,6 +59,14 @@ def test_the_own_logits_give_the_same(family, monkeypatch, tmp_path):
     np.testing.assert_allclose(*losses, rtol=0, atol=EXACT)
 
 
+def test_the_logits_of_a_batch_are_never_made():
+    model = models.random_model("llama").eval()
+    head, sizes = heads.choose_head(model), []
+    model.lm_head.register_forward_hook(lambda _module, _args, output: sizes.append(tuple(output.shape)))
+    token_losses(model, head, torch.ones(3, 20, dtype=torch.int64), torch.tensor([20, 20, 20]))
+    assert sizes == [(3, 1, V)]
+
+
 def test_uniform_model(tmp_path):
     checkpoint = Checkpoint.of(models.uniform_model(), name="uniform")
     made = evaluate(checkpoint, corpus_in(tmp_path), tmp_path / "losses")

@@ -25,6 +25,9 @@ def test_an_id_beyond_the_vocabulary_is_refused_before_the_first_forward(llama, 
     with pytest.raises(CheckpointError, match=message):
         evaluate(llama, corpus, tmp_path / "losses")
     assert not (tmp_path / "losses").exists() and not staging_path(tmp_path / "losses").exists()
+    by_one = write_corpus(tmp_path / "by-one", [[1, V]], vocab_size=V + 2)
+    with pytest.raises(CheckpointError, match="token 1 of document 0"):
+        evaluate(llama, by_one, tmp_path / "losses")
     fits = write_corpus(tmp_path / "fits", [[1, 2], [3, V - 1]], vocab_size=V + 2)
     assert evaluate(llama, fits, tmp_path / "losses").results["n_scored"] == 3
 

@@ -116,6 +116,12 @@ def test_every_slice_is_a_csv_row(gap):
     assert sum(contributions) == pytest.approx(gap.estimate("gap").estimate, abs=1e-12)
 
 
+def test_slices_without_tokens_are_left_out_of_the_page(gap):
+    names = [row[0] for row in slice_table(gap, "train_count", model=1).rows]
+    held = [name for name, part in gap.slices("train_count").items() if part["n"]]
+    assert names == held and len(held) < len(gap.slices("train_count"))
+
+
 def test_markdown_cells_survive_any_name():
     table = main_table_like(
         ["a|b", "x\\", "`code`", "<script>alert(1)</script>", "[x](javascript:1)", "*b* _i_"]

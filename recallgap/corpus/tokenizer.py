@@ -75,7 +75,8 @@ class Tokenizer:
 def load_tokenizer(source):
     """Open the tokenizer at a path, or of a hub model, in any of the forms above.
 
-    CheckpointError when there is none or it cannot be read. Padding and truncation settings are dropped.
+    CheckpointError when there is none or it cannot be read. Settings that would pad, truncate or randomize
+    (BPE dropout) are reset.
     """
     path = Path(source)
     if path.is_dir():
@@ -89,6 +90,8 @@ def load_tokenizer(source):
         raise CheckpointError(f"loading tokenizer {source}: there is no such file or folder")
     tokenizer.backend.no_padding()
     tokenizer.backend.no_truncation()
+    if isinstance(tokenizer.backend.model, tokenizers.models.BPE):
+        tokenizer.backend.model.dropout = None
     return tokenizer
 
 

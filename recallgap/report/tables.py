@@ -5,6 +5,7 @@ import io
 from dataclasses import asdict, dataclass
 
 from recallgap.report import text
+from recallgap.slices import few_documents
 
 CSV_ENDS = ("estimate", "low", "high")
 
@@ -52,7 +53,8 @@ def slice_table(gap, family, *, model, cap_shares=False):
         if part["n"] == 0:
             continue
         cells = [text.shown(SLICE_TITLES.get((family, name), name)), f"{part['n']:,}"]
-        cells += [text.percent(part["n"] / n_all), f"{part['n_documents']:,}"]
+        mark = " (few)" if few_documents(part["n_documents"]) else ""
+        cells += [text.percent(part["n"] / n_all), f"{part['n_documents']:,}{mark}"]
         cells += [text.perplexity(gap.estimate("loss", family, name, model=m)) for m in sorted({0, model})]
         if model:
             for quantity in ("gap", "contribution"):

@@ -12,7 +12,8 @@ gap           reading the artifact
 
 from recallgap.slices.comparison import compare
 from recallgap.slices.definitions import SLICES
+from recallgap.slices.estimates import few_documents
 from recallgap.slices.gap import Gap, open_gap
 from recallgap.slices.losses import Losses, open_losses
 
-__all__ = ["SLICES", "Gap", "Losses", "compare", "open_gap", "open_losses"]
+__all__ = ["SLICES", "Gap", "Losses", "compare", "few_documents", "open_gap", "open_losses"]

@@ -143,7 +143,7 @@ def histogram(counts_by_value):
         step += 1
         edge = round(10 ** (step / DISTANCE_BINS_PER_DECADE))
         if edge > edges[-1]:
-            edges.append(min(edge, top))
+            edges.append(edge)
     pairs = itertools.pairwise(edges)
     return {"edges": edges, "counts": [int(sum(counts_by_value[low:high])) for low, high in pairs]}
 

@@ -58,7 +58,7 @@ def warnings_of(record):
     """What a reader must know before trusting the numbers of a gap record, as sentences."""
     return [
         *_document_warnings(record["documents"]),
-        *(w for name, slices in record["families"].items() for w in _slice_warnings(name, slices, record)),
+        *_slice_warnings(record["families"]),
         *_left_out_warnings(record["models"]),
         *_share_warnings(record),
         *_coverage_warnings(record["labels"]["results"]),
@@ -76,16 +76,21 @@ def _document_warnings(documents):
         )
 
 
-def _slice_warnings(family, slices, record):
-    empty = [s["name"] for s in slices if s["n"] == 0 and s["at_least"] is None]
-    few = [f"{s['name']} ({s['n_documents']})" for s in slices if 0 < s["n_documents"] < FEW_DOCUMENTS]
-    if empty:
-        yield f"Slices by {family}: no token is scored in {', '.join(empty)}."
-    if few and record["documents"]["n"] >= FEW_DOCUMENTS:
+def _slice_warnings(families):
+    for family, slices in families.items():
+        empty = [s["name"] for s in slices if s["n"] == 0 and s["at_least"] is None]
+        if empty:
+            yield f"Slices by {family}: no token is scored in {', '.join(empty)}."
+    if any(few_documents(s["n_documents"]) for slices in families.values() for s in slices):
         yield (
-            f"Slices by {family}: these have tokens of fewer than {FEW_DOCUMENTS} documents, so their "
-            f"intervals are rough: {', '.join(few)}."
+            f"Slices with tokens of fewer than {FEW_DOCUMENTS} documents are marked (few) in the tables: "
+            "their intervals are rough."
         )
+
+
+def few_documents(n):
+    """True where a slice has tokens of so few documents that its intervals are rough."""
+    return 0 < n < FEW_DOCUMENTS
 
 
 def _left_out_warnings(models):
