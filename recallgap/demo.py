@@ -92,3 +92,30 @@ def run_demo(out, *, checkpoint="smollm2"):
 
 
 DEMO_CHECKPOINTS = {"smollm2": fetch_smollm2}
+
+
+def reading(gap):
+    """What the demo's gap shows, in words: how much AR hits beyond the window lose, and how much the rest."""
+    parts = gap.slices("distance").values()
+    far = [part for part in parts if part["at_least"] is not None and part["at_least"] >= WINDOW]
+    near = [part for part in parts if part["at_most"] is not None and part["at_most"] < WINDOW]
+    rest = [part for part in parts if part["at_least"] is None]
+    whole = _summed([*far, *near, *rest])
+    lines = []
+    for what, group in (
+        (f"AR hits at least {WINDOW} tokens back", far),
+        ("nearer AR hits", near),
+        ("tokens that are no AR hit", rest),
+    ):
+        n, nats = _summed(group)
+        share, of_tokens = nats / whole[1], n / whole[0]
+        lines.append(
+            f"{what}: {nats / n:+.2f} nats each; {of_tokens:.1%} of the tokens, {share:.1%} of the gap"
+        )
+    return lines
+
+
+def _summed(parts):
+    """(tokens, gap summed over them in nats) of slices."""
+    filled = [part for part in parts if part["n"]]
+    return sum(p["n"] for p in filled), sum(p["n"] * p["models"][1]["gap"]["estimate"] for p in filled)

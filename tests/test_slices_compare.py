@@ -60,6 +60,17 @@ def test_perplexity_is_exp_of_the_loss_and_of_its_ends(gap):
         assert getattr(perplexity, end) == math.exp(getattr(loss, end))
 
 
+@pytest.mark.parametrize(("loss", "perplexity"), [(20.0, math.exp(20.0)), (900.0, None)])
+def test_a_perplexity_too_large_for_a_float_is_none(tmp_path, loss, perplexity):
+    columns = random_columns(0, [50, 50])
+    labels = write_labels(tmp_path / "labels", columns)
+    gap = compare(
+        write_losses(tmp_path / "m", np.full(100, loss, np.float32)), [], labels, out=tmp_path / "gap"
+    )
+    assert gap.estimate("loss", model=0).estimate == loss
+    assert gap.estimate("perplexity", model=0).estimate == perplexity
+
+
 def test_a_gap_is_written_once_and_reads_back(case, tmp_path, monkeypatch):
     _, labels, (base, model, _) = case
     first = compare(base, [model], labels, out=tmp_path / "gap")

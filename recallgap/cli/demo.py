@@ -18,6 +18,9 @@ def demo(
     print(aligned(main_table(gap)))
     print()
     print(aligned(slice_table(gap, "distance", model=1)))
+    print()
+    for line in example.reading(gap):
+        print(line)
     for warning in gap.warnings:
         print(f"note: {shown(warning)}")
     print(f"figures and page: {out / 'report'}")
