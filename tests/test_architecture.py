@@ -21,10 +21,11 @@ MAY_IMPORT = {
     "recall": BASE | {"corpus", "counts"},
     "slices": BASE | {"corpus", "counts", "recall"},
     "report": ANALYSIS,
-    "evaluate": BASE | {"corpus"},
+    "models": BASE,
+    "evaluate": BASE | {"corpus", "models"},
     "pipeline": ANALYSIS | {"evaluate"},
     "demo": ANALYSIS | {"evaluate", "pipeline"},
-    "cli": ANALYSIS | {"evaluate", "pipeline", "demo"},
+    "cli": ANALYSIS | {"models", "evaluate", "pipeline", "demo"},
     "__init__": set(),
 }
 LIGHT = ("corpus", "counts", "recall", "slices", "report", *BASE)

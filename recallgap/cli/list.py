@@ -8,8 +8,8 @@ import typer
 from recallgap.registry import pick
 
 
-def list_(kind: Annotated[str, typer.Argument(help="slices, policies or readers.")]):
-    """List the slice families, context policies or text readers that there are."""
+def list_(kind: Annotated[str, typer.Argument(help="slices, policies, readers, mixers or recipes.")]):
+    """List the slice families, context policies, text readers, mixers or recipes that there are."""
     table = pick("registry", REGISTRIES, kind)()
     width = max(map(len, table))
     for name, entry in table.items():
@@ -35,4 +35,22 @@ def _readers():
     return READERS
 
 
-REGISTRIES = {"slices": _slices, "policies": _policies, "readers": _readers}
+def _mixers():
+    from recallgap.models.mixers import MIXERS
+
+    return MIXERS
+
+
+def _recipes():
+    from recallgap.models.recipes import RECIPES
+
+    return RECIPES
+
+
+REGISTRIES = {
+    "slices": _slices,
+    "policies": _policies,
+    "readers": _readers,
+    "mixers": _mixers,
+    "recipes": _recipes,
+}

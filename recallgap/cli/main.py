@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from recallgap.cli import ar, compare, corpus, count, demo, evaluate, info, label, merge, report
+from recallgap.cli import ar, compare, corpus, count, demo, evaluate, info, label, merge, model, report
 from recallgap.cli import list as listing
 from recallgap.errors import RecallGapError
 
@@ -25,6 +25,7 @@ app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("ar")(ar.ar)
 app.command("demo")(demo.demo)
+app.command("model")(model.model)
 app.add_typer(corpus.app, name="corpus")
 
 

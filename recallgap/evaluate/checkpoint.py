@@ -120,6 +120,8 @@ def _from_pretrained(files, dtype, doing):
     """The model and transformers' report of what fitted; its progress bars on stderr are dropped."""
     from transformers import AutoModelForCausalLM
 
+    import recallgap.models  # noqa: F401  (makes our own architectures known to transformers)
+
     try:
         with quiet_transformers(), contextlib.redirect_stderr(io.StringIO()):
             return AutoModelForCausalLM.from_pretrained(
