@@ -27,5 +27,5 @@ install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[gguf,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[gguf,eval,dev]"
 	touch $(INSTALLED)
