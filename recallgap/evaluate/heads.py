@@ -17,7 +17,7 @@ import torch
 
 from recallgap.errors import CheckpointError
 
-TILES = {"cpu": (512, 1024), "cuda": (8192, 8192)}
+TILES = {"cpu": (1024, 1024), "cuda": (8192, 8192)}
 """Tokens and vocabulary rows per tile; cpu: measured (benchmarks/evaluate.py --tiles), cuda: not measured."""
 EXACT_MATMUL = {torch.bfloat16: ("bf16", "tf32"), torch.float16: ("ieee", "tf32")}
 """How the two backends, oneDNN and CUDA, may shorten float32 factors that were numbers of this dtype before:
