@@ -17,7 +17,7 @@ class Progress:
     def __init__(self, label, total=None, unit="tokens"):
         self.label, self.total, self.unit = label, total, unit
         self.done, self.start = 0, time.monotonic()
-        self.last_line = self.start
+        self.last_line, self.shown = self.start, 0
         self.bar = None
         if sys.stderr.isatty():
             self.bar = tqdm(desc=label, total=total, unit=f" {unit}", unit_scale=True, file=sys.stderr)
@@ -28,7 +28,7 @@ class Progress:
     def __exit__(self, *_):
         if self.bar is not None:
             self.bar.close()
-        elif self.done:
+        elif self.done > self.shown:
             self._line()
 
     def advance(self, n):
@@ -39,7 +39,7 @@ class Progress:
             self._line()
 
     def _line(self):
-        self.last_line = time.monotonic()
+        self.last_line, self.shown = time.monotonic(), self.done
         seconds = max(self.last_line - self.start, 1e-9)
         of_total = f" of {self.total:,}" if self.total else ""
         print(
