@@ -29,7 +29,7 @@ def up_to_date(target, *, kind, config, inputs):
     ArtifactError when something else is there: nothing is replaced unless asked.
     """
     target = Path(target)
-    if not target.exists():
+    if not _occupied(target):
         return False
     found = open_artifact(target, None).meta
     _refuse_other_plan(f"writing {kind} {target}", "the folder there", found, _plan(kind, config, inputs))
@@ -97,12 +97,15 @@ def stage(target, *, kind, config, inputs, overwrite=False):
     target, started = Path(target), time.time()
     plan, doing = _plan(kind, config, inputs), f"writing {kind} {target}"
     folder = staging_path(target)
-    if target.exists() and not overwrite:
+    if _occupied(target) and not overwrite:
         up_to_date(target, kind=kind, config=config, inputs=inputs)
         raise ArtifactError(f"{doing}: it exists already")
+    if _occupied(target) and not (target / "meta.json").is_file():
+        raise ArtifactError(
+            f"{doing}: what is there is no artifact, so it is not replaced; choose another output"
+        )
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / ".lock", "w") as lock:
+        with _lock_file(folder, doing) as lock:
             _take_lock(lock, doing)
             _open_plan(folder, plan, doing, overwrite)
             staging = Staging(folder)
@@ -116,6 +119,22 @@ def stage(target, *, kind, config, inputs, overwrite=False):
             f"{doing}: the disk is full ({error}). {kept} finished file(s) are kept in {folder}: "
             "free some space and run the same command again"
         ) from error
+
+
+def _occupied(target):
+    """True where something is at `target` that a new artifact would replace; an empty folder is nothing."""
+    return target.exists() and not (target.is_dir() and not any(target.iterdir()))
+
+
+def _lock_file(folder, doing):
+    """The open lock file of a staging folder, which is made where it is not there yet."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return open(folder / ".lock", "w")
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise ArtifactError(f"{doing}: cannot write there ({error}); choose another output") from None
 
 
 def _take_lock(lock, doing):

@@ -187,3 +187,30 @@ def test_nothing_but_run_json_depends_on_time(tmp_path):
     assert set(run) == {"created", "seconds", "versions"}
     assert "numpy" in run["versions"]
     assert run["created"] not in (tmp_path / "out" / "meta.json").read_text()
+
+
+def test_overwrite_never_replaces_what_is_no_artifact(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("three years of work")
+    with (
+        pytest.raises(ArtifactError, match="no artifact, so it is not replaced"),
+        stage(tmp_path / "out", kind="thing", config={}, inputs={}, overwrite=True),
+    ):
+        pass
+    assert (tmp_path / "out" / "thesis.txt").exists()
+
+
+def test_an_empty_folder_may_be_the_output(tmp_path):
+    (tmp_path / "out").mkdir()
+    with stage(tmp_path / "out", kind="thing", config={}, inputs={}):
+        pass
+    assert (tmp_path / "out" / "meta.json").is_file()
+
+
+def test_an_output_below_a_file_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(ArtifactError, match="cannot write there"),
+        stage(tmp_path / "file" / "out", kind="thing", config={}, inputs={}),
+    ):
+        pass

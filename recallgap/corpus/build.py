@@ -29,7 +29,7 @@ from recallgap.errors import ConfigError, CorpusError
 from recallgap.progress import Progress
 from recallgap.staging import stage, up_to_date
 
-BATCH_CHARACTERS = 1 << 22
+BATCH_CHARACTERS = 1 << 21
 """Text given to the tokenizer at once: enough documents for every core, yet little memory."""
 BATCHES_AHEAD = 3
 """Batches being tokenized at a time. More than one, so that the cores stay busy while the last document of a
