@@ -15,6 +15,8 @@ from pathlib import Path
 from recallgap.errors import ArtifactError
 
 FORMAT_VERSION = 1
+ALWAYS_CHECKED = 1 << 26
+"""Bytes up to which opening an artifact checks its content too: a fraction of a second."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ def file_sha256(path):
 def open_artifact(path, kind, *, check_content=False):
     """Open the artifact at `path`; ArtifactError unless it is whole and of `kind` (None: any).
 
-    `check_content` re-hashes every file; without it, presence and sizes are checked.
+    `check_content` re-hashes every file; without it that is done for small artifacts, and for larger ones
+    presence and sizes are checked.
     """
     path = Path(path)
     doing = f"opening {kind or 'artifact'} {path}"
@@ -79,13 +82,16 @@ def open_artifact(path, kind, *, check_content=False):
         raise ArtifactError(f"{doing}: it has no meta.json, so it is no finished artifact") from None
     except json.JSONDecodeError as error:
         raise ArtifactError(f"{doing}: meta.json is not JSON ({error}); make the artifact again") from None
+    if not (isinstance(meta, dict) and isinstance(meta.get("files"), dict)):
+        raise ArtifactError(f"{doing}: meta.json is not the record of an artifact; make the artifact again")
     if kind is not None and meta.get("kind") != kind:
         raise ArtifactError(f"{doing}: it is of kind '{meta.get('kind')}', but '{kind}' is needed here")
     if meta.get("format_version") != FORMAT_VERSION:
         found = meta.get("format_version")
         raise ArtifactError(f"{doing}: format version {found}, but this recallgap reads {FORMAT_VERSION}")
+    n_bytes = sum(stored["bytes"] for stored in meta["files"].values())
     for name, stored in meta["files"].items():
-        _check_file(doing, path / name, stored, check_content)
+        _check_file(doing, path / name, stored, check_content or n_bytes <= ALWAYS_CHECKED)
     return Artifact(path, meta)
 
 

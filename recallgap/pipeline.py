@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recallgap.corpus import BuildConfig, build_corpus, open_corpus
 from recallgap.counts import count_ngrams, open_counts
-from recallgap.errors import ConfigError
+from recallgap.errors import CheckpointError, ConfigError
 from recallgap.evaluate import EvaluateConfig, evaluate, find_checkpoint
 from recallgap.progress import note
 from recallgap.recall import LabelConfig, label
@@ -32,8 +32,13 @@ class Run:
 
 
 def runs_of(checkpoints):
-    """A `Run` for each checkpoint (or Run), named after its folder; ConfigError where two names clash."""
-    runs = [c if isinstance(c, Run) else Run(checkpoint=str(c), name=Path(c).stem) for c in checkpoints]
+    """A `Run` for each checkpoint (or Run), named after its folder, and where these clash after the folder
+    above too; ConfigError where that is not enough."""
+    stems = [None if isinstance(c, Run) else Path(c).stem for c in checkpoints]
+    runs = []
+    for given, stem in zip(checkpoints, stems, strict=True):
+        name = stem if stems.count(stem) == 1 else f"{Path(str(given)).parent.name}/{stem}"
+        runs.append(given if isinstance(given, Run) else Run(checkpoint=str(given), name=name))
     slugs = [run.slug for run in runs]
     for run in runs:
         if slugs.count(run.slug) > 1:
@@ -64,9 +69,14 @@ def ar_perplexity(
     labels = labels or LabelConfig()
     evaluation = evaluation or EvaluateConfig(policy=labels.policy, context_len=labels.context_len)
     if (train_corpus is None) == (counts is None):
-        raise ConfigError("AR hits need training counts: give either a training corpus or a counts artifact")
+        given = "neither" if counts is None else "both"
+        raise ConfigError(
+            f"AR hits need training counts: give either a training corpus or a counts artifact, not {given}"
+        )
     if (labels.policy, labels.context_len) != (evaluation.policy, evaluation.context_len):
         raise ConfigError("labels and evaluation must cut the corpus into the same contexts")
+    found = [find_checkpoint(run.checkpoint, name=run.name) for run in runs]
+    _check_tokenizers(found)
     build = build or BuildConfig(tokenizer=runs[0].checkpoint)
     evaluated = _corpus(corpus, out / "corpus", build)
     if counts is None:
@@ -76,14 +86,25 @@ def ar_perplexity(
         counts = open_counts(counts)
     labelled = label(evaluated, counts, out / "labels", config=labels)
     losses = []
-    for run in runs:
+    for run, files in zip(runs, found, strict=True):
         config = replace(evaluation, window=run.window)
-        files = find_checkpoint(run.checkpoint, name=run.name)
         losses.append(evaluate(files, evaluated, out / f"losses-{run.slug}", config=config).path)
     gap = compare(losses[0], losses[1:], labelled, out=out / "gap", common=common)
     write_report(gap, out / "report")
     note(f"report: {out / 'report'}")
     return gap
+
+
+def _check_tokenizers(found):
+    """One corpus serves all checkpoints only if they share a tokenizer; told before any work is done."""
+    known = [files for files in found if files.tokenizer_fingerprint]
+    for files in known[1:]:
+        if files.tokenizer_fingerprint != known[0].tokenizer_fingerprint:
+            raise CheckpointError(
+                f"comparing {known[0].name} with {files.name}: their tokenizers differ "
+                f"({known[0].tokenizer_fingerprint[:12]} and {files.tokenizer_fingerprint[:12]}), "
+                "so their losses are of different tokens; compare models of one tokenizer"
+            )
 
 
 def _corpus(source, folder, build):

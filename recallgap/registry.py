@@ -13,6 +13,6 @@ def pick(kind, table, name):
     """
     if name in table:
         return table[name]
-    near = difflib.get_close_matches(str(name), table, n=1)
+    near = difflib.get_close_matches(str(name), map(str, table), n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
-    raise ConfigError(f"unknown {kind} '{name}'.{hint} Known: {', '.join(sorted(table))}")
+    raise ConfigError(f"unknown {kind} '{name}'.{hint} Known: {', '.join(sorted(map(str, table)))}")

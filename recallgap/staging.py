@@ -100,9 +100,10 @@ def stage(target, *, kind, config, inputs, overwrite=False):
     if _occupied(target) and not overwrite:
         up_to_date(target, kind=kind, config=config, inputs=inputs)
         raise ArtifactError(f"{doing}: it exists already")
-    if _occupied(target) and not (target / "meta.json").is_file():
+    if _occupied(target) and _kind_of(target) != kind:
+        found = _kind_of(target) or "no artifact"
         raise ArtifactError(
-            f"{doing}: what is there is no artifact, so it is not replaced; choose another output"
+            f"{doing}: what is there is {found}, so it is not replaced; choose another output"
         )
     try:
         with _lock_file(folder, doing) as lock:
@@ -124,6 +125,14 @@ def stage(target, *, kind, config, inputs, overwrite=False):
 def _occupied(target):
     """True where something is at `target` that a new artifact would replace; an empty folder is nothing."""
     return target.exists() and not (target.is_dir() and not any(target.iterdir()))
+
+
+def _kind_of(target):
+    """Kind of the artifact at `target`, whole or damaged; None where there is none."""
+    try:
+        return json.loads((target / "meta.json").read_text())["kind"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _lock_file(folder, doing):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from recallgap import artifact
 from recallgap.artifact import file_sha256, fingerprint_of, open_artifact
 from recallgap.errors import ArtifactError
 from recallgap.staging import stage
@@ -59,8 +60,11 @@ def test_what_is_wrong_is_said(damage, message, folder):
         open_artifact(folder, "test")
 
 
-def test_changed_content_is_found_when_asked(folder):
+def test_changed_content_is_found_in_small_artifacts_and_when_asked_in_large_ones(folder, monkeypatch):
     (folder / "other.txt").write_text("OTHER.TXT")
+    with pytest.raises(ArtifactError, match=r"the content of other\.txt has changed"):
+        open_artifact(folder, "test")
+    monkeypatch.setattr(artifact, "ALWAYS_CHECKED", -1)
     open_artifact(folder, "test")
     with pytest.raises(ArtifactError, match=r"the content of other\.txt has changed"):
         open_artifact(folder, "test", check_content=True)
@@ -76,3 +80,10 @@ def test_hashes(tmp_path):
     assert file_sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert fingerprint_of({"a": 1, "b": [1, "x"]}) == fingerprint_of({"b": [1, "x"], "a": 1})
     assert fingerprint_of([1, 2]) != fingerprint_of([2, 1])
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"kind": "test", "files": 3}'])
+def test_a_record_of_another_shape_is_refused(folder, content):
+    (folder / "meta.json").write_text(content)
+    with pytest.raises(ArtifactError, match=r"meta\.json is not the record of an artifact"):
+        open_artifact(folder, "test")

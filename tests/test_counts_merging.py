@@ -38,7 +38,7 @@ def test_tasks_merge_to_the_bytes_of_one_run(train, tmp_path):
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=9), min_size=2, max_size=4), st.integers(1, 5))
 def test_several_corpora_and_tasks(tmp_path_factory, streams, n_tasks):
     """Counts of different training corpora add up, whether counted at once or apart."""

@@ -27,11 +27,8 @@ def test_swiglu_is_llamas():
         f"{name}.weight": f"{theirs}_proj.weight"
         for name, theirs in (("gate", "gate"), ("inner", "up"), ("out", "down"))
     }
-    llama = copied(
-        mixer,
-        LlamaMLP(LlamaConfig(hidden_size=16, intermediate_size=24, num_attention_heads=2)).double(),
-        names,
-    )
+    config = LlamaConfig(hidden_size=16, intermediate_size=24, num_attention_heads=2)
+    llama = copied(mixer, LlamaMLP(config).double(), names)
     x_BTD, context = random_input()
     torch.testing.assert_close(run(mixer, x_BTD, context), llama(x_BTD), atol=EXACT, rtol=EXACT)
 

@@ -72,6 +72,13 @@ def test_another_threshold_is_refused_in_the_same_folder(setting):
     assert "max_train_count" in str(result.exception)
 
 
+def test_a_missing_checkpoint_is_told_before_any_work(setting):
+    missing = [word if not word.endswith("other") else word + "-missing" for word in command(setting)]
+    result = CliRunner().invoke(app, missing)
+    assert "there is no such" in str(result.exception)
+    assert not (setting / "out").exists()
+
+
 def test_one_checkpoint_has_perplexities_and_no_gap(setting):
     texts = {"corpus": setting / "eval.jsonl", "train_corpus": setting / "train.txt"}
     contexts = LabelConfig(context_len=32)
@@ -80,7 +87,8 @@ def test_one_checkpoint_has_perplexities_and_no_gap(setting):
 
 
 def test_names_must_differ_and_counts_must_come_from_somewhere(tmp_path):
-    with pytest.raises(ConfigError, match="two checkpoints are called 'm'"):
-        runs_of(["a/m", "b/m"])
+    assert [run.name for run in runs_of(["a/m", "b/m", "n"])] == ["a/m", "b/m", "n"]
+    with pytest.raises(ConfigError, match="two checkpoints are called 'a/m'"):
+        runs_of(["x/a/m", "y/a/m"])
     with pytest.raises(ConfigError, match="give either a training corpus or a counts artifact"):
         ar_perplexity([Run(checkpoint="m", name="m")], corpus="c", out=tmp_path)

@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree
 
 import matplotlib.image
+import numpy as np
 import pytest
 from gap_cases import random_columns, random_losses, write_case, write_labels, write_losses
 
@@ -110,7 +111,7 @@ def test_names_from_outside_are_text_and_nothing_else(tmp_path):
     labels = write_labels(tmp_path / "labels", columns)
     paths = [
         write_losses(tmp_path / f"m{k}", random_losses(k, columns), config={"model": name, "window": 32})
-        for k, name in enumerate((EVIL, "$x$ \u4e2d" + "y" * 80))
+        for k, name in enumerate((EVIL, "$\\bad{$ \u4e2d" + "y" * 80))
     ]
     gap = compare(paths[0], paths[1:], labels)
     report = write_report(gap, tmp_path / "report").path
@@ -147,6 +148,15 @@ def test_thin_cases_have_a_report(tmp_path, hits):
     assert (draw("hit-distance", gap) is None) == (hits == "none")
     report = write_report(gap, tmp_path / "report").path
     assert "| AR hits | 1 |" in (report / "report.md").read_text() or hits == "none"
+
+
+def test_losses_beyond_any_perplexity_have_a_report(tmp_path):
+    columns = random_columns(0, [60, 60])
+    labels = write_labels(tmp_path / "labels", columns)
+    losses = write_losses(tmp_path / "m", np.full(120, 900, np.float32))
+    report = write_report(compare(losses, [], labels), tmp_path / "report")
+    assert "train-count.png" not in report.meta["files"]
+    assert "(900.00)" in (report.path / "report.md").read_text()
 
 
 def test_table_files_are_read_back(gap, report):

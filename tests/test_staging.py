@@ -193,7 +193,7 @@ def test_overwrite_never_replaces_what_is_no_artifact(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("three years of work")
     with (
-        pytest.raises(ArtifactError, match="no artifact, so it is not replaced"),
+        pytest.raises(ArtifactError, match="is no artifact, so it is not replaced"),
         stage(tmp_path / "out", kind="thing", config={}, inputs={}, overwrite=True),
     ):
         pass
@@ -214,3 +214,10 @@ def test_an_output_below_a_file_is_told(tmp_path):
         stage(tmp_path / "file" / "out", kind="thing", config={}, inputs={}),
     ):
         pass
+
+
+def test_overwrite_never_replaces_an_artifact_of_another_kind(tmp_path):
+    write(tmp_path / "out")
+    with pytest.raises(ArtifactError, match="what is there is test, so it is not replaced"):
+        write(tmp_path / "out", kind="labels", overwrite=True)
+    assert open_artifact(tmp_path / "out", "test")

@@ -34,8 +34,14 @@ def main():
     try:
         app()
     except RecallGapError as error:
-        print(f"recallgap: {error}", file=sys.stderr)
-        sys.exit(2)
+        _exit(str(error))
+    except (PermissionError, NotADirectoryError, IsADirectoryError) as error:
+        _exit(f"reading or writing '{error.filename}': {error.strerror}; check the path and its permissions")
+
+
+def _exit(message):
+    print(f"recallgap: {message}", file=sys.stderr)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

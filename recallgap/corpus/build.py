@@ -9,6 +9,7 @@ import json
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -65,6 +66,11 @@ def build_corpus(inputs, out, *, config, overwrite=False):
     """
     tokenizer = load_tokenizer(config.tokenizer)
     separator_id = _separator_id(tokenizer, config.separator)
+    for folder in inputs:
+        if Path(folder).is_dir() and Path(out).resolve().is_relative_to(Path(folder).resolve()):
+            raise ConfigError(
+                f"building corpus {out}: it lies inside the input {folder}; choose another output"
+            )
     files = find_inputs(inputs, config)
     records = input_records(files, config)
     plan = {

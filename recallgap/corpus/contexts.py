@@ -19,6 +19,9 @@ POLICIES = {
 }
 
 
+LONGEST = (1 << 31) - 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class ContextPolicy:
     """What counts as one context. Recorded in every label and loss artifact; they must agree."""
@@ -32,6 +35,10 @@ class ContextPolicy:
         pick("context policy", POLICIES, self.policy)
         if self.context_len < 2:
             raise ConfigError(f"context_len is {self.context_len}, but a prediction needs at least 2 tokens")
+        if self.context_len > LONGEST:
+            raise ConfigError(
+                f"context_len is {self.context_len}, but a context holds at most {LONGEST:,} tokens"
+            )
 
     def bounds(self, document_bounds_N1):
         """Borders of all contexts, int64 (C + 1,), for a stream whose documents have these borders."""
@@ -50,6 +57,7 @@ def cut(bounds, length):
     [0, 3, 5, 7]
     """
     bounds = np.asarray(bounds, dtype=np.int64)
+    length = min(length, LONGEST)  # a larger one would not fit int64
     pieces = -(-np.diff(bounds) // length)
     first_piece = np.cumsum(pieces) - pieces
     within = np.arange(pieces.sum()) - np.repeat(first_piece, pieces)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from recallgap.errors import ConfigError, CountsError
+from recallgap.progress import note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +25,19 @@ class CountConfig:
             raise ConfigError(f"task is {number}/{of}, but tasks are numbered from 0/N to N-1/N")
 
 
+HIGHEST_ORDER = 64
+
+
 def check_orders(orders):
-    """The orders, sorted; ConfigError unless there is one and each is at least 1.
+    """The orders, sorted; ConfigError unless there is one and each is from 1 to HIGHEST_ORDER.
 
     >>> check_orders([3, 2])
     (2, 3)
     """
     orders = tuple(sorted(set(orders)))
-    if not orders or orders[0] < 1:
-        raise ConfigError(f"orders are {list(orders)}, but counting needs at least one n, and each n >= 1")
+    if not orders or orders[0] < 1 or orders[-1] > HIGHEST_ORDER:
+        wanted = f"at least one n, each from 1 to {HIGHEST_ORDER}"
+        raise ConfigError(f"orders are {list(orders)}, but counting needs {wanted}")
     return orders
 
 
@@ -42,6 +47,12 @@ def check_fit(doing, left, right):
     Where the tokenizer of either is not known, their vocabulary sizes are compared.
     """
     pair = (left, right)
+    separators = [getattr(side, "separator_id", None) for side in pair]
+    if None not in separators and separators[0] != separators[1]:
+        note(
+            f"{doing}: documents end with id {separators[0]} in {left.path}, but with id {separators[1]} in "
+            f"{right.path}; n-grams that hold a separator will not be found"
+        )
     known = all(side.tokenizer_fingerprint for side in pair)
     if known and left.tokenizer_fingerprint != right.tokenizer_fingerprint:
         found = [f"tokenizer {side.tokenizer_fingerprint[:12]}" for side in pair]

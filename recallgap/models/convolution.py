@@ -22,7 +22,8 @@ from torch.nn import functional as F
 from recallgap.models.mixer import wide
 
 LONGEST_DIRECT = 16
-"""Longest kernel that trains faster in the direct form than by FFT on a CPU (benchmarks/convolution.py)."""
+"""Longest kernel in the direct form. On a CPU the FFT trains faster from 12 taps on where x is channel-major,
+from 28 on where it is time-major (benchmarks/convolution.py)."""
 TILE = 1 << 16
 """Numbers that the direct form takes at a time on a CPU, so that every tap finds them in the cache."""
 TRANSFORM = 1 << 19
@@ -101,10 +102,8 @@ class _DirectConv(torch.autograd.Function):
         taps_KD1 = wide(kernel_DK).T.contiguous().unsqueeze(2)
         dtaps_KD = torch.zeros_like(taps_KD1.squeeze(2))
         for rows, channels, tile in _tiles(x_BDT):
-            x, dy = (
-                wide(x_BDT[rows, channels, tile]),
-                wide(dy_BDT[rows, channels, tile.start : tile.stop + K - 1]),
-            )
+            x = wide(x_BDT[rows, channels, tile])
+            dy = wide(dy_BDT[rows, channels, tile.start : tile.stop + K - 1])
             dx = dy[..., : x.shape[2]] * taps_KD1[0, channels]
             for j in range(min(K, dy.shape[2])):
                 dy_j = dy[..., j : j + x.shape[2]]

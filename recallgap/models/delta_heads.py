@@ -14,6 +14,8 @@ from recallgap.models.mixer import wide
 from recallgap.models.short_conv import ShortConv
 
 UNIT_EPS = 1e-6
+PASTS = "past_query", "past_key", "past_value"
+"""Names in the state of what each convolution holds."""
 
 
 class DeltaHeads(nn.Module):
@@ -53,16 +55,15 @@ class DeltaHeads(nn.Module):
         return x if self.G == self.H else x.repeat_interleave(self.H // self.G, dim=-2)
 
     def start(self, batch_size):
-        names = ("past_query", "past_key", "past_value")
-        return {name: conv.start(batch_size) for name, conv in zip(names, self.convs(), strict=True)}
+        return {name: conv.start(batch_size) for name, conv in zip(PASTS, self.convs(), strict=True)}
 
-    def step(self, x_BD, pasts):
+    def step(self, x_BD, state):
         """One column of `forward`, and the inputs to hold for the next."""
-        columns, held = [], {}
-        for (name, past), linear, conv in zip(pasts.items(), self.linears(), self.convs(), strict=True):
-            column, held[name] = conv.step(linear(x_BD), past)
+        columns, pasts = [], {}
+        for name, linear, conv in zip(PASTS, self.linears(), self.convs(), strict=True):
+            column, pasts[name] = conv.step(linear(x_BD), state[name])
             columns.append(column)
-        return self._in_heads(*columns), held
+        return self._in_heads(*columns), pasts
 
     def state_size(self):
         return sum(conv.state_size() for conv in self.convs())

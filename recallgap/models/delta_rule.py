@@ -47,7 +47,7 @@ def delta_rule_flops(T, H, K, V):
 
 class _Rule:
     @staticmethod
-    def start(q_BTHK, k_BTHK, v_BTHV, beta_BTH, g_BTH):  # noqa: ARG004
+    def start(_q, k_BTHK, v_BTHV, *_):
         B, _, H, V = v_BTHV.shape
         return v_BTHV.new_zeros(B, H, k_BTHK.shape[-1], V)
 

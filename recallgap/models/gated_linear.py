@@ -44,7 +44,7 @@ def _chunk(T):
 
 class _Rule:
     @staticmethod
-    def start(q_BTHK, k_BTHK, v_BTHV, g_BTHK):  # noqa: ARG004
+    def start(_q, k_BTHK, v_BTHV, _g):
         B, _, H, K = k_BTHK.shape
         return v_BTHV.new_zeros(B, H, K, v_BTHV.shape[-1])
 
@@ -57,7 +57,7 @@ class _Rule:
         return o.transpose(1, 2), S_BHKV
 
     @staticmethod
-    def backward(S_BHKV, end_BHKV, dend_BHKV, o, do, q, k, v, g):  # noqa: ARG004
+    def backward(S_BHKV, end_BHKV, dend_BHKV, _o, do, q, k, v, g):
         q, k, v, a, do = map(heads_first, (q, k, v, g.exp(), do))
         borders, from_start, to_end = _decays(a)
         dq, dk = _scores_backward(do @ v.mT, q, k, a, borders)

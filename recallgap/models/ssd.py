@@ -27,7 +27,7 @@ def ssd_flops(T, G, R, P, N):
 
 class _Rule:
     @staticmethod
-    def start(v_BTGRP, g_BTGR, k_BTGN, q_BTGN):  # noqa: ARG004
+    def start(v_BTGRP, _g, k_BTGN, _q):
         B, _, G, R, P = v_BTGRP.shape
         return v_BTGRP.new_zeros(B, G, k_BTGN.shape[-1], R * P)
 

@@ -9,6 +9,7 @@ from recallgap.errors import ConfigError
 from recallgap.recall.repeats import SEPARATORS
 from recallgap.registry import pick
 
+LARGEST_THRESHOLD = 10**15
 MAX_TRAIN_COUNT = 1250
 """Of the paper (arXiv 2312.04927), which counted in about 10^10 tokens: 0.125 per million."""
 
@@ -41,8 +42,10 @@ class LabelConfig:
             raise ConfigError("max_train_count and rate_per_million both set the threshold; give one of them")
         for name in ("max_train_count", "rate_per_million"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < math.inf:
-                raise ConfigError(f"{name} is {value}, but a threshold is a number from 0 up")
+            if value is not None and not 0 <= value <= LARGEST_THRESHOLD:
+                raise ConfigError(
+                    f"{name} is {value}, but a threshold lies between 0 and {LARGEST_THRESHOLD:.0e}"
+                )
         if len(set(self.count_orders)) < len(self.count_orders) or self.order in self.count_orders:
             raise ConfigError(
                 f"count_orders are {list(self.count_orders)}, but each should be new: "

@@ -30,6 +30,9 @@ def perplexity_by_train_count(gap):
     slices = list(gap.slices("repeat_x_train_count").values())
     bins_of = {group: [part for part in slices if part["group"] == group] for group in groups}
     n_bins = 1 + max(k for bins in bins_of.values() for k, part in enumerate(bins) if part["n"])
+    values = [v for bins in bins_of.values() for v in estimates_of(bins, "perplexity", first=0)]
+    if not values:  # all too large for a float
+        return None
     threshold = gap.record["labels"]["config"]["max_train_count"]
     figure, axes = new_figure(10, 5, 2, 2, sharex=True, sharey="row", height_ratios=[4, 1])
     for (upper, lower), group in zip(axes.T, groups, strict=True):
@@ -40,7 +43,6 @@ def perplexity_by_train_count(gap):
         lower.bar(np.arange(n_bins) + 0.5, [part["n"] for part in bins], width=0.9, color="#999999")
         name_bins(lower.xaxis, bins)
         lower.set_xlabel(f"times the {_ngram(gap)} occurred in training")
-    values = [v for bins in bins_of.values() for v in estimates_of(bins, "perplexity", first=0)]
     axes[0, 0].set_ylim(max(min(values) / 1.6, 0.9), max(values) * 2)
     log_scale(axes[0, 0].yaxis)
     count_scale(axes[1, 0].yaxis)

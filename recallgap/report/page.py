@@ -68,7 +68,9 @@ def _measured(gap):
     config, results = gap.record["labels"]["config"], gap.record["labels"]["results"]
     ngram = "bigram" if config["order"] == 2 else f"{config['order']}-gram"
     rate = config["rate_per_million"]
-    threshold = f"{config['max_train_count']:,} times" + (f" ({rate:g} per million)" if rate else "")
+    threshold = f"{config['max_train_count']:,} times" + (
+        f" ({rate:g} per million)" if rate is not None else ""
+    )
     n, n_documents = gap.slices("all")["all"]["n"], gap.record["documents"]["n"]
     yield Paragraph(
         f"{n:,} tokens of {n_documents:,} documents are scored, each given what precedes it in its "

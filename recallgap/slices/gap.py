@@ -44,14 +44,15 @@ class Gap:
 
     def estimate(self, quantity, family="all", slice_name="all", *, model=1):
         """`Interval` of "loss", "perplexity", "gap" or "contribution" of a model in a slice of a family."""
-        return Interval(**self._estimates(family, slice_name, model)[quantity])
+        return Interval(**pick("quantity", self._estimates(family, slice_name, model), quantity))
 
     def share(self, slice_name, *, family="recall", model=1):
         """`ShareSet`: the part of the model's gap to the baseline that lies in a slice."""
         return ShareSet(**self._estimates(family, slice_name, model)["share"])
 
     def _estimates(self, family, slice_name, model):
-        return pick("slice", self.slices(family), slice_name)["models"][model]
+        estimates = pick("slice", self.slices(family), slice_name)["models"]
+        return pick("model number", dict(enumerate(estimates)), model)
 
     def table(self):
         """One dict a model, in the shape of the paper's Table 1; intervals and sets as objects."""

@@ -74,13 +74,12 @@ class DeltaNet(nn.Module):
     def start(self, batch_size):
         heads = self.heads
         S_BHKV = wide(self.norm_V).new_zeros(batch_size, heads.H, heads.K, heads.V)
-        return self.heads.start(batch_size) | {"S_BHKV": S_BHKV}
+        return heads.start(batch_size) | {"S_BHKV": S_BHKV}
 
     def step(self, x_BD, state, context):  # noqa: ARG002
-        beta_BH, pasts = self.beta(x_BD), dict(state)
-        S_BHKV = pasts.pop("S_BHKV")
-        columns, pasts = self.heads.step(x_BD, pasts)
-        o_BHV, S_BHKV = delta_rule_step(S_BHKV, *columns, wide(beta_BH).sigmoid())
+        beta_BH = self.beta(x_BD)
+        columns, pasts = self.heads.step(x_BD, state)
+        o_BHV, S_BHKV = delta_rule_step(state["S_BHKV"], *columns, wide(beta_BH).sigmoid())
         return self._finish(o_BHV, beta_BH.dtype), pasts | {"S_BHKV": S_BHKV}
 
     def state_size(self, T):  # noqa: ARG002

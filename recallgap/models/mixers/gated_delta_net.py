@@ -88,10 +88,8 @@ class GatedDeltaNet(nn.Module):
         return heads.start(batch_size) | {"S_BHKV": S_BHKV}
 
     def step(self, x_BD, state, context):  # noqa: ARG002
-        pasts = dict(state)
-        S_BHKV = pasts.pop("S_BHKV")
-        columns, pasts = self.heads.step(x_BD, pasts)
-        o_BHV, S_BHKV = delta_rule_step(S_BHKV, *columns, *self._rates(x_BD))
+        columns, pasts = self.heads.step(x_BD, state)
+        o_BHV, S_BHKV = delta_rule_step(state["S_BHKV"], *columns, *self._rates(x_BD))
         return self._finish(o_BHV, x_BD), pasts | {"S_BHKV": S_BHKV}
 
     def state_size(self, T):  # noqa: ARG002

@@ -14,7 +14,8 @@ convolution, a_n = -1/2 + i pi n, beta = 1, C complex normal, dt log-uniform in 
 a, b and beta learn at 1e-3 at most. Its language models start every matrix, W_o too, as N(0, 0.02).
 Differs: powers of A by products in complex128, where exp(j log A) in complex64 is off by 1e-4 at j = 2048 and
 has no gradient at A = 0; a head's channels lie together in y, which safari strews (W_o decides).
-Legend: B batch, T position, D width, H = D / M heads, M head width, N state size, P = N / 2 modes.
+Legend: B batch, T position, D width, H = D / M heads, M head width, N state size, P = N / 2 modes,
+Q = 2 P their real and imaginary parts.
 """
 
 import math
@@ -101,8 +102,8 @@ class H3(nn.Module):
         B, _, T = q_BDT.shape
         q, k, v = (z.transpose(0, 1).unflatten(0, (-1, self.M)) for z in (q_BDT, k_BDT, v_BDT))
         kv_HMMBT = k.unsqueeze(2) * v.unsqueeze(1)
-        o_RHT = causal_conv(kv_HMMBT.flatten(1, 3).transpose(0, 1), kernel_HT)
-        o_HMMBT = o_RHT.transpose(0, 1).unflatten(1, (self.M, self.M, B))
+        o_rows = causal_conv(kv_HMMBT.flatten(1, 3).transpose(0, 1), kernel_HT)
+        o_HMMBT = o_rows.transpose(0, 1).unflatten(1, (self.M, self.M, B))
         y_HMBT = q * o_HMMBT.squeeze(2) if self.M == 1 else (q.unsqueeze(2) * o_HMMBT).sum(1)
         return y_HMBT.reshape(-1, B, T).transpose(0, 1)
 
@@ -118,11 +119,14 @@ class H3(nn.Module):
         low_HPR, A_to_R_HP = powers(A_HP, 1 << (bits + 1) // 2)
         high_HPS, _ = powers(A_to_R_HP, 1 << bits // 2)
         high_HPS = high_HPS * (2 * in_HP * out_HP).unsqueeze(2)
-        left_HQS = torch.cat([high_HPS.real, -high_HPS.imag], dim=1).to(wide(self.diag_skip_H).dtype)
-        right_HQR = torch.cat([low_HPR.real, low_HPR.imag], dim=1).to(left_HQS.dtype)
-        with torch.autocast(left_HQS.device.type, enabled=False):
-            kernel_HSR = left_HQS.transpose(1, 2) @ right_HQR
-        return with_skip(kernel_HSR.flatten(1)[:, :T], wide(self.diag_skip_H))
+        skip_H = wide(self.diag_skip_H)
+        high_HSQ, low_HRQ = (
+            torch.view_as_real(z.to(skip_H.dtype.to_complex()).transpose(1, 2)).flatten(2)
+            for z in (high_HPS, torch.conj_physical(low_HPR))
+        )
+        with torch.autocast(skip_H.device.type, enabled=False):
+            kernel_HSR = high_HSQ @ low_HRQ.transpose(1, 2)
+        return with_skip(kernel_HSR.flatten(1)[:, :T], skip_H)
 
     def _modes(self):
         """A, B and C of the diagonal model, (H, P) each, complex128."""
@@ -169,6 +173,7 @@ class H3(nn.Module):
             "shift_in": slow,
             "diag_in": slow,
             "skip": ParamRule(),
+            "bias": ParamRule(),
         }
 
 

@@ -162,6 +162,7 @@ class Hyena(nn.Module):
             "filter": ParamRule(),
             "features": ParamRule(lr_max=self.options.features_lr),
             "skip": ParamRule(),
+            "bias": ParamRule(),
         }
 
 

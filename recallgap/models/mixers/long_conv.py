@@ -98,4 +98,5 @@ class LongConv(nn.Module):
         return linear_flops(self.out) + self.skip_CD.numel() * conv_flops(T, self.place.context_len)
 
     def param_rules(self):
-        return {"kernel": ParamRule(lr_max=self.options.kernel_lr), "skip": ParamRule()}
+        kernel = ParamRule(lr_max=self.options.kernel_lr)
+        return {"kernel": kernel, "skip": ParamRule(), "bias": ParamRule()}
