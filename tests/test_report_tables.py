@@ -13,6 +13,7 @@ from oracles import oracle_markdown_cells
 from recallgap.report.markup import markdown
 from recallgap.report.tables import aligned, csv_text, main_rows, main_table, slice_rows, slice_table
 from recallgap.report.text import compact, perplexity, share, shown
+from recallgap.report.text import gap as gap_text
 from recallgap.slices import compare
 from recallgap.slices.intervals import Interval, ShareSet
 
@@ -66,6 +67,7 @@ SHARES = [
     (ShareSet(1.3, "interval", 0.9, 1.8), False, "130.0 % [90.0, 180.0]"),
     (ShareSet(1.3, "interval", 0.9, 1.8), True, "100.0 % [90.0, 100.0]"),
     (ShareSet(-0.2, "interval", -0.4, 0.1), True, "0.0 % [0.0, 10.0]"),
+    (ShareSet(-1e-5, "interval", -1e-4, 1e-4), False, "0.0 % [0.0, 0.0]"),
     (ShareSet(0.5, "outside", -3.0, -1.0), False, "undefined"),
     (ShareSet(None, "everything"), False, "undefined"),
     (ShareSet(None, "unknown"), False, "undefined"),
@@ -81,7 +83,9 @@ def test_shares_are_said_as_they_are(found, cap, text):
 def test_perplexities_of_any_size_are_written():
     assert perplexity(Interval(None)) == "-"
     assert perplexity(Interval(2.0)) == "7.39 (2.00)"
-    assert perplexity(Interval(9.0, 8.0, 10.0)) == "8.1e+03 (9.00) [2.98e+03, 2.2e+04]"
+    assert perplexity(Interval(9.0, 8.0, 10.0)) == "8,103 (9.00) [2,981, 22,026]"
+    assert perplexity(Interval(14.0)) == "1.2e+06 (14.00)"
+    assert gap_text(Interval(-1e-6)) == "+0.0000"
     assert perplexity(Interval(5000.0)).endswith("(5000.00)")
 
 

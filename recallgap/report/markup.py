@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from recallgap.report.tables import Table
 
 CSS = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; color: #222; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: #222; }
 table { border-collapse: collapse; font-size: 14px; margin: 1em 0; display: block; overflow-x: auto; }
 th, td { padding: .3em .7em; border-bottom: 1px solid #ccc; text-align: right; white-space: nowrap; }
-th { border-bottom: 2px solid #888; vertical-align: bottom; }
-.left { text-align: left; }
+th { border-bottom: 2px solid #888; vertical-align: bottom; white-space: normal; }
+.left { text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 7em; }
 figure { margin: 1.5em 0; }
 figcaption { font-size: 14px; color: #444; }
 svg { max-width: 100%; height: auto; }

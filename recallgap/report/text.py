@@ -26,12 +26,17 @@ def compact(number):
 
 
 def percent(fraction):
-    return f"{100 * fraction:.1f} %"
+    return f"{_tenths(fraction)} %"
+
+
+def _tenths(fraction):
+    """Per cent with one decimal, and never "-0.0"."""
+    return f"{round(100 * fraction, 1) + 0.0:.1f}"
 
 
 def signed(nats):
     """A gap in nats, with its sign."""
-    return "-" if nats is None else f"{nats:+.4f}"
+    return "-" if nats is None else f"{round(nats, 4) + 0.0:+.4f}"
 
 
 def perplexity(loss):
@@ -44,7 +49,9 @@ def perplexity(loss):
 
 def _exp(loss):
     value = math.exp(min(loss, 700))
-    return f"{value:.2f}" if value < 1000 else f"{value:.3g}"
+    if value < 1000:
+        return f"{value:.2f}"
+    return f"{value:,.0f}" if value < 1e6 else f"{value:.3g}"
 
 
 def gap(interval):
@@ -59,7 +66,7 @@ def share(found, *, cap):
         return percent(_capped(found.estimate, cap))
     if found.kind != "interval":
         return "undefined"
-    low, high = (f"{100 * _capped(end, cap):.1f}" for end in (found.low, found.high))
+    low, high = (_tenths(_capped(end, cap)) for end in (found.low, found.high))
     return f"{percent(_capped(found.estimate, cap))} [{low}, {high}]"
 
 
