@@ -17,7 +17,7 @@ CASES = {
         {"n_heads": 2, "selection": "full"},
         {"n_heads": 2, "selection": "random", "rate": 0.5},
         {"n_heads": 2, "selection": "programmatic"},
-        {"n_heads": 2, "selection": "learned", "k": 4, "noise": 0.1},
+        {"n_heads": 2, "selection": "learned", "k": 4},
     ],
     "sliding_attention": [{"n_heads": 2, "window": 5}, {"n_heads": 4, "n_kv_heads": 2, "window": 12}],
     "retnet": [{"n_heads": 2}, {"n_heads": 4, "d_key": 6, "d_value": 3}],

@@ -80,7 +80,7 @@ def test_the_next_token_does_not_select_a_row():
 @pytest.mark.parametrize("rows_at_once", [3, 512])
 def test_learned_equals_its_equation_in_values_and_gradients(rows_at_once, monkeypatch):
     monkeypatch.setattr(selective_attention, "ROWS_AT_ONCE", rows_at_once)
-    mixer = build("learned", k=4)
+    mixer = build("learned", k=4, noise=0.0)
     x_BTD, context = random_input(B=3, T=12)
     x_BTD.requires_grad_()
 
@@ -94,7 +94,7 @@ def test_learned_equals_its_equation_in_values_and_gradients(rows_at_once, monke
 
 
 def test_top_k_sequence_equals_its_equation_in_values_and_gradients():
-    mixer = top_k(k=4)
+    mixer = top_k(k=4, noise=0.0)
     x_BTD, context = random_input(T=12)
     x_BTD.requires_grad_()
 
@@ -178,11 +178,23 @@ def test_the_models_own_loss_reaches_the_score():
     assert mixer.score_D.grad.abs().min() > 0
 
 
-def test_noise_moves_the_scores_in_training_only():
+def test_rows_are_selected_with_probability_s_in_training_and_by_threshold_in_evaluation():
+    mixer = build("learned", k=4)
     x_BTD, context = random_input()
-    quiet, noisy = build("learned", k=4), build("learned", k=4, noise=1.0)
-    assert torch.equal(quiet.select(x_BTD, context), noisy.eval().select(x_BTD, context))
-    assert not torch.equal(quiet.select(x_BTD, context), noisy.train().select(x_BTD, context))
+    s_BT = score(mixer, x_BTD)
+    draws = torch.stack([mixer.select(x_BTD, context) for _ in range(2000)])
+    values = torch.unique(torch.where(draws == 0, s_BT, draws) - s_BT)
+    assert values.abs().max() < EXACT, "f is 0 or s"
+    share_BT = (draws != 0).double().mean(0)
+    assert ((share_BT - s_BT).abs() < 5 * (s_BT * (1 - s_BT) / 2000).sqrt() + 1e-3).all()
+    fixed = mixer.eval().select(x_BTD, context)
+    torch.testing.assert_close(fixed, torch.where(s_BT > 0.5, s_BT, 0.0), atol=EXACT, rtol=EXACT)
+
+
+def test_without_noise_training_selects_as_evaluation_does():
+    mixer = build("learned", k=4, noise=0.0)
+    x_BTD, context = random_input()
+    assert torch.equal(mixer.select(x_BTD, context), mixer.eval().select(x_BTD, context))
 
 
 def test_the_score_begins_as_the_authors_linear_layers_do():
@@ -194,7 +206,7 @@ def test_the_score_begins_as_the_authors_linear_layers_do():
 
 
 def test_autocast_does_not_move_a_row_over_the_threshold():
-    mixer = build_mixer(NAME, {"n_heads": 2, "selection": "learned", "k": 4}).float()
+    mixer = build_mixer(NAME, {"n_heads": 2, "selection": "learned", "k": 4}).float().eval()
     x_BTD, context = random_input(B=1, T=2048)
     plain = mixer.select(x_BTD.float(), context)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -17,7 +17,13 @@ CLOSE = 1e-6
 LAYERS = {
     f"{name}-{i}": {"mixer": name, **options} for name in MIXERS for i, options in enumerate(CASES[name])
 }
-LAYERS["auxiliary_loss"] = {"mixer": "selective_attention", "n_heads": 2, "selection": "learned", "k": 1}
+LAYERS["auxiliary_loss"] = {
+    "mixer": "selective_attention",
+    "n_heads": 2,
+    "selection": "learned",
+    "k": 1,
+    "noise": 0.0,
+}
 
 
 def build_deterministic(layer):

@@ -279,7 +279,7 @@ def test_labels_are_shifted_and_ignored_where_they_are_minus_100():
 
 
 def learned(**entries):
-    layer = {"mixer": "selective_attention", "n_heads": 2, "selection": "learned", "k": 2}
+    layer = {"mixer": "selective_attention", "n_heads": 2, "selection": "learned", "k": 2, "noise": 0.0}
     return shaken(build([layer, layer], **entries)).double()
 
 

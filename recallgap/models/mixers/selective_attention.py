@@ -7,13 +7,15 @@
     programmatic   f_i = 1 iff the token i occurred before i in its row: Eq. 3. Nothing looks at token i + 1,
                    which would tell the model that the answer is a copy
     learned        f_i = s_i = sigmoid(x_i W) if row i is selected, W in R^D;
-                   loss  max(0, sum over i of s_i - k) / T  added in training
+                   max(0, sum over i of s_i - k) / T  is added to the loss in training
 
 The paper keeps the k rows of the highest s in the whole sequence, so that a later token can unselect an
-earlier row: its perplexity sees the future. That rule is here as "top_k_sequence", which warns; by default a
-row is selected where s_i > 1/2, and the loss holds the sum near k. As f multiplies the output, W learns from
-the language model's loss too. (The authors' synthetic code trains a soft gate on all rows and selects only
-when evaluating. The size of the noise in training is not known: `noise`.)
+earlier row: its perplexity sees the future. That rule is here as "top_k_sequence", which warns. By default a
+row is selected in evaluation where s_i > 1/2 and in training with probability s_i, so that the sum which
+the loss holds at k is the number of rows to expect. (The paper adds noise in training and does not tell
+which; the authors' synthetic code trains a soft gate on all rows and selects only in evaluation.) As f
+multiplies the output, W learns from the language model's loss too. Untested at scale: in small runs of
+associative recall the rows that matter lost their scores before attention had learnt anything.
 
 Only selected rows are computed: they are gathered, padded to the largest number in the batch, projected,
 compared with all keys and scattered back. Padding of a row is never selected.
@@ -55,8 +57,9 @@ class SelectiveAttention(nn.Module):
         """learned: rows that the loss allows (or that top_k_sequence takes)."""
         rule: str = "threshold"
         """learned: threshold (causal) or top_k_sequence (the paper's, not causal)."""
-        noise: float = 0.0
-        """learned: standard deviation of the noise on x W in training."""
+        noise: float = 1.0
+        """learned: size of the logistic noise that decides in training. 1: row i is selected with probability
+        s_i; 0: where s_i > 1/2."""
         loss_weight: float = 1.0
         """learned: of the auxiliary loss (the paper's is not known)."""
 
@@ -137,21 +140,22 @@ class SelectiveAttention(nn.Module):
         generator = torch.Generator().manual_seed(self.options.seed * self.place.n_layers + self.place.layer)
         return torch.rand(self.place.context_len, generator=generator)[:T]
 
-    def _scores(self, x):
-        """s = sigmoid(x W), in float32 at least, so that autocast cannot move a row over the threshold."""
-        logit = (wide(x) * wide(self.score_D)).sum(-1)
-        if self.training and self.options.noise:
-            logit = logit + self.options.noise * torch.randn_like(logit)
-        return logit.sigmoid()
+    def _logits(self, x):
+        """x W, in float32 at least, so that autocast cannot move a row over the threshold."""
+        return (wide(x) * wide(self.score_D)).sum(-1)
 
     def _learned(self, x_BTD, real_BT, auxiliary_losses):
-        s_BT = self._scores(x_BTD) * real_BT
-        k, length_B = self.options.k, real_BT.sum(1).clamp(min=1)
-        excess_B = torch.relu(s_BT.sum(1) - k) / length_B
+        logit_BT = self._logits(x_BTD)
+        s_BT = logit_BT.sigmoid() * real_BT
+        excess_B = torch.relu(s_BT.sum(1) - self.options.k) / real_BT.sum(1).clamp(min=1)
         auxiliary_losses.append(self.options.loss_weight * excess_B.mean())
+        if self.training and self.options.noise:
+            uniform_BT = torch.rand_like(logit_BT)
+            logit_BT = logit_BT + self.options.noise * torch.logit(uniform_BT, eps=1e-6)
         if self.options.rule == "threshold":
-            return s_BT * (s_BT > 0.5)
-        highest_BK = s_BT.topk(min(k, s_BT.shape[1]), dim=1).indices
+            return s_BT * (logit_BT > 0)
+        chances_BT = logit_BT.masked_fill(~real_BT, -torch.inf)
+        highest_BK = chances_BT.topk(min(self.options.k, chances_BT.shape[1]), dim=1).indices
         return s_BT * torch.zeros_like(s_BT).scatter(1, highest_BK, 1.0)
 
     def start(self, batch_size):
@@ -172,8 +176,8 @@ class SelectiveAttention(nn.Module):
                 raise ConfigError(
                     "selective_attention: top_k_sequence needs the whole sequence, so it has no step"
                 )
-            s_B1 = self._scores(x_BD).unsqueeze(1)
-            return s_B1 * (s_B1 > 0.5)
+            logit_B1 = self._logits(x_BD).unsqueeze(1)
+            return logit_B1.sigmoid() * (logit_B1 > 0)
         if kind == "programmatic":
             return (ids_BT[:, :t] == ids_BT[:, t : t + 1]).any(1, keepdim=True)
         if kind == "random":
