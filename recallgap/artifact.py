@@ -9,6 +9,7 @@ recallgap.staging writes them; a folder without meta.json was never whole.
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,30 @@ class Artifact:
     def files(self, prefix):
         """Paths of its data files whose names start with `prefix`, in order."""
         return [self.path / name for name in sorted(self.meta["files"]) if name.startswith(prefix)]
+
+
+class Opened:
+    """Base of what a part makes of an artifact: its record at hand, beside the part's own readers."""
+
+    def __init__(self, artifact):
+        self.artifact = artifact
+        self.path = artifact.path
+
+    @property
+    def config(self):
+        return self.artifact.config
+
+    @property
+    def inputs(self):
+        return self.artifact.inputs
+
+    @property
+    def results(self):
+        return self.artifact.results
+
+    @property
+    def fingerprint(self):
+        return self.artifact.fingerprint
 
 
 def fingerprint_of(value):
@@ -107,5 +132,5 @@ def _check_file(doing, path, stored, check_content):
 
 def staging_path(target):
     """Where an artifact lies while it is unfinished."""
-    target = Path(target)
+    target = Path(os.path.abspath(target))  # "." and "a/.." have neither name nor parent  # noqa: PTH100
     return target.parent / f".{target.name}.partial"

@@ -97,6 +97,8 @@ def stage(target, *, kind, config, inputs, overwrite=False):
     target, started = Path(target), time.time()
     plan, doing = _plan(kind, config, inputs), f"writing {kind} {target}"
     folder = staging_path(target)
+    if Path.cwd().is_relative_to(target.resolve()):
+        raise ArtifactError(f"{doing}: that folder holds the working directory; name a new folder")
     if _occupied(target) and not overwrite:
         up_to_date(target, kind=kind, config=config, inputs=inputs)
         raise ArtifactError(f"{doing}: it exists already")

@@ -79,6 +79,15 @@ def test_a_missing_checkpoint_is_told_before_any_work(setting):
     assert not (setting / "out").exists()
 
 
+def test_checkpoints_of_two_tokenizers_are_told_before_any_work(setting):
+    tokenizer = json.loads((setting / "other" / "tokenizer.json").read_text())
+    tokenizer["model"]["merges"].pop()
+    (setting / "other" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    result = CliRunner().invoke(app, command(setting))
+    assert "their tokenizers differ" in str(result.exception)
+    assert not (setting / "out").exists()
+
+
 def test_one_checkpoint_has_perplexities_and_no_gap(setting):
     texts = {"corpus": setting / "eval.jsonl", "train_corpus": setting / "train.txt"}
     contexts = LabelConfig(context_len=32)

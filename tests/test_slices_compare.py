@@ -211,6 +211,10 @@ def test_an_unknown_slice_is_taught(gap):
         gap.share("ar_hits")
     with pytest.raises(ConfigError, match="unknown slice family 'domains'"):
         gap.slices("domains")
+    with pytest.raises(ConfigError, match="Did you mean 'perplexity'"):
+        gap.estimate("perplexities")
+    with pytest.raises(ConfigError, match="unknown model number '9'"):
+        gap.estimate("loss", model=9)
 
 
 @pytest.mark.parametrize("top", [2, 3, 11, 400, 2048])

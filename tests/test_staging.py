@@ -221,3 +221,12 @@ def test_overwrite_never_replaces_an_artifact_of_another_kind(tmp_path):
     with pytest.raises(ArtifactError, match="what is there is test, so it is not replaced"):
         write(tmp_path / "out", kind="labels", overwrite=True)
     assert open_artifact(tmp_path / "out", "test")
+
+
+@pytest.mark.parametrize("name", [".", "..", "below/.."])
+def test_the_working_directory_is_never_replaced(name, tmp_path, monkeypatch):
+    (tmp_path / "here" / "below").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(ArtifactError, match="holds the working directory"):
+        write(name, overwrite=True)
+    assert (tmp_path / "here" / "below").is_dir()

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recallgap.artifact import open_artifact
+from recallgap.artifact import Opened, open_artifact
 from recallgap.errors import CorpusError
 from recallgap.staging import stage
 
@@ -142,12 +142,11 @@ def _add_totals(totals, table):
             totals[name] += row[f"{name}_sum"]
 
 
-class Corpus:
+class Corpus(Opened):
     """A tokenized corpus, opened. Token ids stay on disk; documents are numbered in stream order."""
 
     def __init__(self, opened):
-        self.artifact = opened
-        self.path = opened.path
+        super().__init__(opened)
         self.vocab_size = opened.config["vocab_size"]
         self.separator_id = opened.config["separator_id"]
         """Id of the token that ends each document, or None."""
@@ -157,10 +156,6 @@ class Corpus:
         self.n_documents = opened.results["n_documents"]
         self._shards = [map_shard(path) for path in opened.files("tokens-") if path.suffix == ".bin"]
         self._shard_bounds = np.cumsum([0] + [len(ids) for ids in self._shards])
-
-    @property
-    def fingerprint(self):
-        return self.artifact.fingerprint
 
     @cached_property
     def documents(self):

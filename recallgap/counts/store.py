@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from recallgap.artifact import open_artifact
+from recallgap.artifact import Opened, open_artifact
 from recallgap.counts.keys import key_orders
 from recallgap.counts.table import NGramTable
 from recallgap.errors import CountsError
@@ -42,12 +42,11 @@ def append_array(file, array):
     file.write(np.ascontiguousarray(array))
 
 
-class Counts:
+class Counts(Opened):
     """Training counts of the n-grams of an evaluation corpus, opened."""
 
     def __init__(self, opened):
-        self.artifact = opened
-        self.path = opened.path
+        super().__init__(opened)
         self.orders = tuple(opened.config["orders"])
         """The orders that were asked for and can be looked up."""
         self.key_orders = key_orders(self.orders)
@@ -59,22 +58,6 @@ class Counts:
         """Training tokens that were counted."""
         self.coverage = opened.results["coverage"]
         """Their share of all tokens of the training corpora."""
-
-    @property
-    def config(self):
-        return self.artifact.config
-
-    @property
-    def inputs(self):
-        return self.artifact.inputs
-
-    @property
-    def results(self):
-        return self.artifact.results
-
-    @property
-    def fingerprint(self):
-        return self.artifact.fingerprint
 
     def keys(self, order):
         """Sorted distinct keys of one order, uint64 (K,); what they are is told in keys.py."""

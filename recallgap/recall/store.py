@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recallgap.artifact import open_artifact
+from recallgap.artifact import Opened, open_artifact
 
 ROW_GROUP = 1 << 17
 
@@ -48,28 +48,8 @@ def write_table(path, columns):
     )
 
 
-class Labels:
+class Labels(Opened):
     """The token table of a corpus, opened."""
-
-    def __init__(self, opened):
-        self.artifact = opened
-        self.path = opened.path
-
-    @property
-    def config(self):
-        return self.artifact.config
-
-    @property
-    def inputs(self):
-        return self.artifact.inputs
-
-    @property
-    def results(self):
-        return self.artifact.results
-
-    @property
-    def fingerprint(self):
-        return self.artifact.fingerprint
 
     def column(self, name):
         """A whole column, numpy (T,)."""

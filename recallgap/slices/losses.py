@@ -7,34 +7,17 @@ from functools import cached_property
 
 import numpy as np
 
-from recallgap.artifact import open_artifact
+from recallgap.artifact import Opened, open_artifact
 from recallgap.slices.blocks import BLOCK, read_blocks
 
 
-class Losses:
+class Losses(Opened):
     """The losses of one model on one corpus, opened. Entry t is the loss of predicting token t."""
 
     def __init__(self, opened):
-        self.artifact = opened
-        self.path = opened.path
+        super().__init__(opened)
         self.name = opened.config["model"]
         """What tables call the model."""
-
-    @property
-    def config(self):
-        return self.artifact.config
-
-    @property
-    def inputs(self):
-        return self.artifact.inputs
-
-    @property
-    def results(self):
-        return self.artifact.results
-
-    @property
-    def fingerprint(self):
-        return self.artifact.fingerprint
 
     def blocks(self, rows=BLOCK):
         """The losses in nats, float32, NaN where a token is not scored, `rows` tokens at a time."""
