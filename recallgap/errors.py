@@ -5,6 +5,7 @@ RecallGapError
   CorpusError       text or token data that cannot be read or does not fit
   CountsError       n-gram counts that do not cover what is asked of them
   CheckpointError   a model or tokenizer that cannot be loaded or does not fit the corpus
+  TrainingError    a pretraining that cannot go on
   ArtifactError     a result folder that is missing, half-written, of another kind or from other inputs
 
 A message says what was being done, what was found, what was expected and what to do next.
@@ -29,6 +30,10 @@ class CountsError(RecallGapError):
 
 class CheckpointError(RecallGapError):
     """A model or tokenizer that cannot be loaded or does not fit the corpus."""
+
+
+class TrainingError(RecallGapError):
+    """A pretraining that cannot go on."""
 
 
 class ArtifactError(RecallGapError):

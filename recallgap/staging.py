@@ -21,6 +21,8 @@ from recallgap.errors import ArtifactError
 
 VERSIONED_PACKAGES = ("numpy", "numba", "pyarrow", "tokenizers", "transformers", "torch")
 OWN_FILES = ("meta.json", "run.json", "plan.json", ".lock")
+SCRATCH = "scratch"
+"""Folder in a staging folder for what a long job needs to continue; it is not part of the artifact."""
 
 
 def up_to_date(target, *, kind, config, inputs):
@@ -68,11 +70,20 @@ def _brief(value):
 
 
 class Staging:
-    """An artifact in the making. Set `results` before leaving; write every file through `write`."""
+    """An artifact in the making. Set `results` before leaving; write every file through `write`.
+
+    run: what run.json tells besides time and versions.
+    """
 
     def __init__(self, path):
         self.path = path
-        self.results = {}
+        self.results, self.run = {}, {}
+
+    @property
+    def scratch(self):
+        """A folder for what a long job needs to continue."""
+        (self.path / SCRATCH).mkdir(exist_ok=True)
+        return self.path / SCRATCH
 
     def done(self, name):
         """True when file `name` was finished, by this or an earlier, interrupted run."""
@@ -160,11 +171,13 @@ def _take_lock(lock, doing):
 def _open_plan(folder, plan, doing, overwrite):
     """Continue the staging folder if it has this plan, else start it; never lose another plan's files."""
     found = _found_plan(folder, plan)
-    if found != plan and _finished_files(folder):
+    begun = _finished_files(folder) or any(folder.glob(f"{SCRATCH}/*"))
+    if found != plan and begun:
         if not overwrite:
             _refuse_other_plan(doing, f"an unfinished one in {folder}", found, plan)
         for name in _finished_files(folder):
             (folder / name).unlink()
+        shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     for half in folder.glob("*.half"):
         half.unlink()
     with Staging(folder).write("plan.json") as path:
@@ -181,7 +194,8 @@ def _found_plan(folder, plan):
 
 
 def _finished_files(folder):
-    return sorted(p.name for p in folder.iterdir() if p.suffix != ".half" and p.name not in OWN_FILES)
+    names = (path.name for path in folder.iterdir() if path.is_file() and path.suffix != ".half")
+    return sorted(name for name in names if name not in OWN_FILES)
 
 
 def _finish(staging, target, plan, started):
@@ -189,12 +203,13 @@ def _finish(staging, target, plan, started):
     sizes = {name: (folder / name).stat().st_size for name in _finished_files(folder)}
     files = {name: {"bytes": size, "sha256": file_sha256(folder / name)} for name, size in sizes.items()}
     with staging.write("run.json") as path:
-        path.write_text(_pretty(_run_record(started)))
+        path.write_text(_pretty({**_run_record(started), **staging.run}))
     with staging.write("meta.json") as path:
         made = {"recallgap_version": __version__, "results": staging.results, "files": files}
         path.write_text(_pretty({**plan, **made}))
     (folder / "plan.json").unlink()
     (folder / ".lock").unlink()
+    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     _sync(folder)
     if target.exists():
         shutil.rmtree(target)

@@ -23,9 +23,10 @@ MAY_IMPORT = {
     "report": ANALYSIS,
     "models": BASE,
     "evaluate": BASE | {"corpus", "models"},
+    "pretrain": BASE | {"corpus", "counts", "recall", "models", "evaluate"},
     "pipeline": ANALYSIS | {"evaluate"},
     "demo": ANALYSIS | {"evaluate", "pipeline"},
-    "cli": ANALYSIS | {"models", "evaluate", "pipeline", "demo"},
+    "cli": ANALYSIS | {"models", "evaluate", "pretrain", "pipeline", "demo"},
     "__init__": set(),
 }
 LIGHT = ("corpus", "counts", "recall", "slices", "report", *BASE)

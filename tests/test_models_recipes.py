@@ -15,6 +15,7 @@ from recallgap.errors import ConfigError
 from recallgap.models import RecallGapForCausalLM
 from recallgap.models.describe import describe_model
 from recallgap.models.recipes import RECIPES, SIZES, TARGET_MILLIONS
+from recallgap.models.small_recipes import SMALL_RECIPES
 
 CLOSE = 0.03
 """Of the table's count: all that may be left of unknown settings."""
@@ -31,7 +32,7 @@ TARGETS = [
 def test_there_is_a_recipe_for_each_model_of_the_paper():
     pure = {f"{family}-{size}" for family in PURE for size in ("70m", "125m", "355m", "1.4b")}
     hybrids = {f"base-conv-{selection}-{size}" for selection in SELECTIONS for size in ("125m", "355m")}
-    assert RECIPES.keys() == pure | hybrids
+    assert RECIPES.keys() == pure | hybrids | SMALL_RECIPES.keys()
 
 
 @pytest.mark.parametrize(("name", "millions"), TARGETS)
@@ -131,3 +132,22 @@ def test_every_recipe_says_what_it_is():
     lines = {name: recipe.__doc__ for name, recipe in RECIPES.items()}
     assert lines["attention-125m"] == "attention, 125M parameters in the paper"
     assert len(set(lines.values())) > 20
+
+
+@pytest.mark.parametrize("name", SMALL_RECIPES)
+def test_the_shipped_shapes_differ_in_their_mixers_alone(name):
+    config, attention = SMALL_RECIPES[name](), SMALL_RECIPES["attention-3m"]()
+    assert 2.2e6 < describe_model(config)["parameters"]["total"] < 3.6e6
+    shape = ["vocab_size", "d_model", "context_len", "num_hidden_layers"]
+    if name != "rwkv-3m":  # which is not RWKV-4 without its own
+        shape += ["state_mixer", "norm", "embed_norm", "tie_word_embeddings"]
+    assert all(getattr(config, entry) == getattr(attention, entry) for entry in shape)
+
+
+def test_a_small_hybrid_has_one_layer_of_attention_that_looks_back_over_a_short_filter():
+    for selection in SELECTIONS:
+        layers = SMALL_RECIPES[f"base-conv-{selection}-3m"]().layers
+        plain = SMALL_RECIPES["base-conv-3m"]().layers
+        assert [i for i in range(4) if layers[i] != plain[i]] == [2]
+        assert layers[2]["selection"] == selection
+    assert SMALL_RECIPES["base-conv-learned-3m"](context_len=64).layers[2]["k"] == 8

@@ -1,10 +1,25 @@
 """The `recallgap` command: one file a verb; a user's mistake prints one message and exits with 2."""
 
+import os
 import sys
 
 import typer
 
-from recallgap.cli import ar, compare, corpus, count, demo, evaluate, info, label, merge, model, report
+from recallgap.cli import (
+    ar,
+    compare,
+    corpus,
+    count,
+    demo,
+    evaluate,
+    info,
+    label,
+    merge,
+    model,
+    pretrain,
+    report,
+    sweep,
+)
 from recallgap.cli import list as listing
 from recallgap.errors import RecallGapError
 
@@ -26,17 +41,33 @@ app.command("report")(report.report)
 app.command("ar")(ar.ar)
 app.command("demo")(demo.demo)
 app.command("model")(model.model)
+app.command("pretrain")(pretrain.pretrain)
+app.command("sweep")(sweep.sweep)
 app.add_typer(corpus.app, name="corpus")
+
+
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "68719476736"}
+"""glibc gives large blocks back to the system and takes them anew at each operation, unless told otherwise
+before the program starts: a training step on a CPU is up to 5 times slower (docs/lab-notes.md)."""
+TRAINING = ("pretrain", "sweep")
 
 
 def main():
     """Entry point of the console script."""
+    _keep_memory()
     try:
         app()
     except RecallGapError as error:
         _exit(str(error))
     except (PermissionError, NotADirectoryError, IsADirectoryError) as error:
         _exit(f"reading or writing '{error.filename}': {error.strerror}; check the path and its permissions")
+
+
+def _keep_memory():
+    """Start anew with ALLOCATOR in the environment, where a command trains and the user has not set it."""
+    if sys.argv[1:2] and sys.argv[1] in TRAINING and not ALLOCATOR.keys() & os.environ.keys():
+        os.environ.update(ALLOCATOR)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _exit(message):

@@ -14,6 +14,7 @@ Legend: L layers, D width, F inner width of the state mixer.
 
 from recallgap.models.config import RecallGapConfig
 from recallgap.models.mixers.hyena import PILE
+from recallgap.models.small_recipes import SMALL_RECIPES
 
 SIZES = ("70m", "125m", "355m", "1.4b")
 TARGET_MILLIONS = {
@@ -144,5 +145,5 @@ RECIPES = {
     for family, targets in TARGET_MILLIONS.items()
     for size, millions in zip(SIZES, targets, strict=True)
     if millions
-}
+} | SMALL_RECIPES
 """Name -> function of context_len that returns the `RecallGapConfig`."""
