@@ -161,6 +161,7 @@ def test_flops_are_those_of_one_forward(name, options):
         custom_mapping={
             aten.addcmul: lambda _, x_shape, *__, **___: 2 * math.prod(x_shape),
             aten.addcmul_: lambda shape, *_, **__: 2 * math.prod(shape),
+            aten.linalg_solve_triangular: lambda _, right, *__, **___: math.prod(right) * right[-2],
             aten._fft_r2c: lambda shape, *_, **__: fft_flops(shape, shape[-1]),
             aten._fft_c2r: lambda shape, dims, norm, n, **__: fft_flops(shape, n),
         },

@@ -40,9 +40,9 @@ def _read(S_BHKV, k_BHK):
 
 
 def delta_rule_flops(T, H, K, V):
-    """Operations a token of the matrix products of `delta_rule`; substitution, L V more, is none."""
+    """Operations a token of the matrix products of `delta_rule` and of substitution, half a product's."""
     L = min(T, CHUNK)
-    return 2 * H * (L * (2 * K + V) + 3 * K * V)
+    return 2 * H * (L * (2 * K + V) + 3 * K * V) + H * L * V
 
 
 class _Rule:

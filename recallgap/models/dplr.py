@@ -36,8 +36,8 @@ def dplr_step(S_BHKV, r_BHE, log_w_BHE, k_BHE, v_BHE, a_BHE, c_BHE):
 
 
 def dplr_flops(T, H, E):
-    """Operations a token of the matrix products of `dplr`; substitution, H C E more, is none."""
-    return 2 * H * E * (7 * min(T, CHUNK) + 4 * E)
+    """Operations a token of the matrix products of `dplr` and of substitution, half a product's."""
+    return 2 * H * E * (7.5 * min(T, CHUNK) + 4 * E)
 
 
 class _Rule:

@@ -23,8 +23,8 @@ from recallgap.models.state_mixers import INIT_STD, STATE_MIXERS
 
 NAMED_WEIGHTS = 3
 """How many missing or surplus weights an error names."""
-TINY_STD = 1e-4
-"""Of an embedding that a norm follows."""
+TINY_STD, HEAD_GAIN = 1e-4, 0.5
+"""Of an embedding that a norm follows, and of the orthogonal head that goes with it."""
 IGNORED_LABEL = -100
 """PyTorch's and transformers' label of a position that does not count."""
 
@@ -114,6 +114,9 @@ class RecallGapForCausalLM(PreTrainedModel, GenerationMixin):
             module.init_weights()
         elif module is self.embed and self.config.embed_norm:
             nn.init.normal_(module.weight, std=TINY_STD)
+        elif module is self.head and self.config.embed_norm:  # RWKV-4's, RWKV-v4/src/model.py
+            V, D = module.weight.shape
+            nn.init.orthogonal_(module.weight, gain=HEAD_GAIN * max(V / D, 1) ** 0.5)
         elif module is self.embed or module is self.head:
             nn.init.normal_(module.weight, std=INIT_STD)
         elif isinstance(module, nn.RMSNorm | nn.LayerNorm):

@@ -80,7 +80,7 @@ def hyena(size, context_len):
 
 def rwkv(size, context_len):
     """Channel mix of 4 D, LayerNorm, a norm after a tiny embedding, a head of its own (source). 125M: source,
-    its 169M model. 70M, 355M, 1.4B: ours. The source's head starts orthogonal, as large as ours at 125M."""
+    its 169M model. 70M, 355M, 1.4B: ours."""
     L, D = {"70m": (6, 512), "125m": (12, 768), "355m": (18, 1024), "1.4b": (22, 2048)}[size]
     entries = {"norm": "layernorm", "embed_norm": True, "tie_word_embeddings": False}
     return _config(L * ["rwkv"], D, "rwkv_channel_mix", context_len, **entries)

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from recallgap.errors import ConfigError
+from recallgap.models.backends import Operation
 from recallgap.models.convolution import causal_conv, conv_flops, conv_step
 
 
@@ -21,6 +22,7 @@ class ShortConv(nn.Module):
         super().__init__()
         if kernel_len < 1:
             raise ConfigError(f"conv_len is {kernel_len}, but a convolution needs at least 1 tap")
+        self.operation = Operation("short_conv", kernel_len)
         self.taps_DK = nn.Parameter(torch.empty(channels, kernel_len))
         self.bias_D = nn.Parameter(torch.empty(channels)) if bias else None
 
@@ -31,7 +33,11 @@ class ShortConv(nn.Module):
             nn.init.uniform_(self.bias_D, -bound, bound)
 
     def forward(self, x_BTD):
-        return F.silu(causal_conv(x_BTD.transpose(1, 2), self.taps_DK, self.bias_D).transpose(1, 2))
+        x_BDT = x_BTD.transpose(1, 2)
+        kernel = self.operation.kernel(x_BDT)
+        if kernel is not None:
+            return kernel(x_BDT, self.taps_DK, self.bias_D, silu=True).transpose(1, 2)
+        return F.silu(causal_conv(x_BDT, self.taps_DK, self.bias_D).transpose(1, 2))
 
     def start(self, batch_size):
         """The K - 1 inputs before the first: zeros, (B, D, K - 1)."""

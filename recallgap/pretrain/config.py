@@ -1,6 +1,7 @@
 """What decides the result of a pretraining, and how one run of it is carried out."""
 
 import ast
+import importlib.util
 import inspect
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -16,10 +17,8 @@ PRECISIONS = {
     "fp32": "everything in float32",
 }
 DEVICES = {"auto": "a GPU where there is one", "cpu": "the processor", "cuda": "a GPU"}
-LOGGERS = {
-    "tensorboard": "needs the package tensorboard",
-    "wandb": "Weights & Biases; needs the package wandb",
-}
+LOGGERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases"}
+"""Name of the package that each needs, and of the tool."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +108,9 @@ class RunOptions:
     def __post_init__(self):
         pick("device", DEVICES, self.device)
         for logger in self.loggers:
-            pick("logger", LOGGERS, logger)
+            tool = pick("logger", LOGGERS, logger)
+            if importlib.util.find_spec(logger) is None:
+                raise ConfigError(f"logging to {tool} needs the package {logger}: pip install {logger}")
         if self.device_batch_size < 1:
             raise ConfigError(f"device_batch_size is {self.device_batch_size}, but at least 1 is needed")
 

@@ -5,6 +5,7 @@ import tempfile
 import time
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 from recallgap.pretrain.config import RunOptions
 from recallgap.pretrain.order import DataOrder, PackedContexts, documents_of
@@ -77,7 +78,7 @@ def _measured(model_config, dataset, order, config, options):
 
     few = Steps(replace(config, tokens=MEASURED_STEPS * config.step_tokens), len(dataset))
     with tempfile.TemporaryDirectory() as folder, quiet_training():
-        arguments = training_arguments(few, options, folder)
+        arguments = training_arguments(few, options, Path(folder), folder)
         set_seed(config.seed)
         trainer = Pretrainer(RecallGapForCausalLM(model_config), dataset, order, few, options, arguments)
         trainer.add_callback(Clock())

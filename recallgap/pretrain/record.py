@@ -7,11 +7,13 @@ from pathlib import Path
 
 import torch
 
+from recallgap.models.backends import in_use
+
 MATMUL_SIZE, MATMUL_ROUNDS = 2048, 8
 
 
-def run_record(sittings, steps, options, arguments, flops_per_token):
-    """What run.json says besides versions: sittings, tokens a second, model FLOP utilisation, device, git."""
+def run_record(sittings, steps, options, arguments, model, flops_per_token):
+    """What run.json says besides versions: sittings, tokens a second, model FLOP utilisation, device, kernels, git."""
     device = arguments.device
     rate = measured_matmul(device, precision_dtype(steps.config.precision))
     seconds = sum(s["seconds"] for s in sittings)
@@ -29,6 +31,7 @@ def run_record(sittings, steps, options, arguments, flops_per_token):
         "device": _device_name(device),
         "processes": arguments.world_size,
         "threads": torch.get_num_threads(),
+        "kernels": in_use(model, precision_dtype(steps.config.precision)),
         "options": {**options.__dict__, "loggers": list(options.loggers)},
         "git": git_state(),
     }

@@ -11,6 +11,7 @@ checkpoints; the same command continues from the last of them, bitwise on one pr
 import contextlib
 import inspect
 import json
+import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -69,7 +70,7 @@ def pretrain(
 
     dataset = PackedContexts(corpus, config.context_len)
     steps = Steps(config, len(dataset))
-    arguments = training_arguments(steps, options, staging_path(out) / SCRATCH)
+    arguments = training_arguments(steps, options, out, staging_path(out) / SCRATCH)
     with arguments.main_process_first(local=False):
         if labels is None:
             labels = _shared_labels(corpus, eval_corpus, out, config, label_config)
@@ -87,7 +88,7 @@ def pretrain(
     if not overwrite and up_to_date(out, **plan):
         return TrainedCheckpoint(open_artifact(out, KIND))
     with _staging(out, plan, overwrite, arguments) as staging:
-        _train(staging, model_config, dataset, eval_corpus, watch, steps, options, arguments)
+        _train(staging, out, model_config, dataset, eval_corpus, watch, steps, options, arguments)
     return TrainedCheckpoint(open_artifact(out, KIND)) if arguments.process_index == 0 else None
 
 
@@ -103,7 +104,7 @@ def _staging(out, plan, overwrite, arguments):
         yield staging
 
 
-def _train(staging, model_config, dataset, eval_corpus, watch, steps, options, arguments):
+def _train(staging, out, model_config, dataset, eval_corpus, watch, steps, options, arguments):
     from transformers import set_seed
     from transformers.trainer_utils import get_last_checkpoint
 
@@ -129,6 +130,8 @@ def _train(staging, model_config, dataset, eval_corpus, watch, steps, options, a
         note(f"{n_parameters:,} parameters, {steps.n_steps:,} steps of {config.step_tokens:,} tokens")
         if first_step:
             note(f"continued after step {first_step:,}, from {last}")
+    if "tensorboard" in options.loggers:  # by default it would write into the scratch folder
+        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(out.parent / "tensorboard" / out.name))
     trainer = Pretrainer(
         model, dataset, order, steps, options, arguments, watch=watch, seen=seen, notes=notes
     )
@@ -138,7 +141,9 @@ def _train(staging, model_config, dataset, eval_corpus, watch, steps, options, a
     if main:
         notes.keep(steps.n_steps)
         _write_folder(staging, staging.scratch / "final", corpus, config)
-        staging.run = run_record(notes.sittings(), steps, options, arguments, described["flops_per_token"])
+        staging.run = run_record(
+            notes.sittings(), steps, options, arguments, model, described["flops_per_token"]
+        )
         staging.results = {
             "n_parameters": n_parameters,
             "tokens": steps.tokens,

@@ -29,8 +29,11 @@ class Steps:
         return step in self._evaluated
 
 
-def training_arguments(steps, options, folder):
-    """The Trainer's settings; ConfigError where the batch cannot be split over the processes."""
+def training_arguments(steps, options, out, folder):
+    """The Trainer's settings for a run that makes `out` and keeps what it needs to continue in `folder`.
+
+    ConfigError where the batch cannot be split over the processes, or the device is not there.
+    """
     import torch
     from transformers import TrainingArguments
 
@@ -61,6 +64,7 @@ def training_arguments(steps, options, folder):
         save_strategy="no",
         eval_strategy="no",
         logging_nan_inf_filter=False,
+        run_name=out.name,
         report_to=list(options.loggers) or "none",
         disable_tqdm=True,
         remove_unused_columns=False,

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from recallgap.errors import ConfigError
+from recallgap.models.backends import Operation
 from recallgap.models.convolution import causal_conv, conv_flops, conv_step
 from recallgap.models.mixer import ParamRule
 from recallgap.models.state_mixers import linear_flops
@@ -50,6 +51,7 @@ class BaseConv(nn.Module):
     def __init__(self, d_model, options, place):
         super().__init__()
         self.K = options.kernel_len or place.context_len
+        self.operation = Operation("short_conv", self.K)
         self.gate = nn.Linear(d_model, d_model)
         self.implicit = options.implicit
         if options.implicit:
@@ -70,15 +72,16 @@ class BaseConv(nn.Module):
         nn.init.uniform_(self.bias_D, -(self.K**-0.5), self.K**-0.5)
 
     def forward(self, x_BTD, context):  # noqa: ARG002
-        conv_BDT = causal_conv(x_BTD.transpose(1, 2), self._taps(x_BTD.shape[1]), self.bias_D)
+        conv = self.operation.kernel(x_BTD) or causal_conv
+        conv_BDT = conv(x_BTD.transpose(1, 2), self._taps(x_BTD.shape[1]), self.bias_D)
         return self.gate(x_BTD) * conv_BDT.transpose(1, 2)
 
     def _taps(self, T):
-        """The first T taps of the filter, (D, min(K, T))."""
+        """The filter, (D, K), of an implicit one the first T taps."""
         if self.implicit:
             with torch.autocast(self.bias_D.device.type, enabled=False):
                 return self.filter(position_features(self.K, T, like=self.bias_D)).T
-        return self.taps_DK[:, :T]
+        return self.taps_DK
 
     def start(self, batch_size):
         return {"past_BDK": self.bias_D.new_empty(batch_size, self.bias_D.numel(), 0)}

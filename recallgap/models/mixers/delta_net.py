@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from recallgap.models.backends import Operation
 from recallgap.models.delta_heads import DeltaHeads
 from recallgap.models.delta_rule import delta_rule, delta_rule_flops, delta_rule_step
 from recallgap.models.mixer import ParamRule, heads_of, wide
@@ -47,6 +48,7 @@ class DeltaNet(nn.Module):
             heads_of(d_model, H, "delta_net") if width is None else width
             for width in (options.d_key, options.d_value)
         )
+        self.operation = Operation("delta_net", K, V)
         self.heads = DeltaHeads("delta_net", d_model, H, H, K, V, options.conv_len)
         self.beta = nn.Linear(d_model, H, bias=False)
         self.norm_V = nn.Parameter(torch.empty(V))
@@ -64,7 +66,8 @@ class DeltaNet(nn.Module):
 
     def forward(self, x_BTD, context):  # noqa: ARG002
         beta_BTH = self.beta(x_BTD)
-        o_BTHV = delta_rule(*self.heads(x_BTD), wide(beta_BTH).sigmoid())
+        rule = self.operation.kernel(x_BTD) or delta_rule
+        o_BTHV = rule(*self.heads(x_BTD), wide(beta_BTH).sigmoid())
         return self._finish(o_BTHV, beta_BTH.dtype)
 
     def _finish(self, o, dtype):

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from recallgap.models.backends import Operation
 from recallgap.models.delta_heads import DeltaHeads
 from recallgap.models.delta_rule import delta_rule, delta_rule_flops, delta_rule_step
 from recallgap.models.mixer import ParamRule, heads_of, wide
@@ -52,6 +53,7 @@ class GatedDeltaNet(nn.Module):
         K, V = options.d_key, options.d_value
         K = heads_of(3 * d_model, 4 * options.n_heads, "gated_delta_net, d_key None") if K is None else K
         V = heads_of(3 * d_model, 2 * H, "gated_delta_net, d_value None") if V is None else V
+        self.operation = Operation("gated_delta_net", K, V)
         self.heads = DeltaHeads("gated_delta_net", d_model, options.n_heads, H, K, V, options.conv_len)
         self.beta = nn.Linear(d_model, H, bias=False)
         self.step_size = nn.Linear(d_model, H, bias=False)
@@ -71,7 +73,8 @@ class GatedDeltaNet(nn.Module):
         nn.init.ones_(self.norm_V)
 
     def forward(self, x_BTD, context):  # noqa: ARG002
-        return self._finish(delta_rule(*self.heads(x_BTD), *self._rates(x_BTD)), x_BTD)
+        rule = self.operation.kernel(x_BTD) or delta_rule
+        return self._finish(rule(*self.heads(x_BTD), *self._rates(x_BTD)), x_BTD)
 
     def _rates(self, x):
         """beta and g."""

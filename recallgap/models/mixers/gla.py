@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from recallgap.errors import ConfigError
+from recallgap.models.backends import Operation
 from recallgap.models.gated_linear import gated_linear_attention, gated_linear_attention_flops
 from recallgap.models.mixer import ParamRule, heads_of, wide
 from recallgap.models.state_mixers import linear_flops
@@ -58,6 +59,7 @@ class GLA(nn.Module):
             self.V = heads_of(d_model, self.H, "gla, d_value None")
         if self.K is None:
             self.K = heads_of(d_model, 2 * self.H, "gla, d_key None")
+        self.operation = Operation("gla", self.K, self.V)
         self.query = nn.Linear(d_model, self.H * self.K, bias=False)
         self.key = nn.Linear(d_model, self.H * self.K, bias=False)
         self.value = nn.Linear(d_model, self.H * self.V, bias=False)
@@ -77,7 +79,8 @@ class GLA(nn.Module):
         nn.init.ones_(self.norm_V)
 
     def forward(self, x_BTD, context):  # noqa: ARG002
-        return self._finish(gated_linear_attention(*self._project(x_BTD)), x_BTD)
+        attend = self.operation.kernel(x_BTD) or gated_linear_attention
+        return self._finish(attend(*self._project(x_BTD)), x_BTD)
 
     def _project(self, x):
         """q, k, v and log gates, in heads."""

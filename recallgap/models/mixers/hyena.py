@@ -23,6 +23,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from recallgap.errors import ConfigError
+from recallgap.models.backends import Operation
 from recallgap.models.convolution import (
     causal_conv,
     conv_flops,
@@ -76,6 +77,7 @@ class Hyena(nn.Module):
         super().__init__()
         self.options, self.place, self.d_model = options, place, d_model
         N, d_filter = options.order, options.d_filter
+        self.operation = Operation("short_conv", options.short_len)
         self.inputs = nn.Linear(d_model, (N + 1) * d_model)
         self.short_DK = nn.Parameter(torch.empty((N + 1) * d_model, options.short_len))
         self.short_bias_D = nn.Parameter(torch.empty((N + 1) * d_model))
@@ -109,7 +111,8 @@ class Hyena(nn.Module):
         return [self.filter_in, *self.filter_inner, self.filter_out]
 
     def forward(self, x_BTD, context):  # noqa: ARG002
-        short_BDT = causal_conv(to_channels(self.inputs, x_BTD), self.short_DK, self.short_bias_D)
+        short_conv = self.operation.kernel(x_BTD) or causal_conv
+        short_BDT = short_conv(to_channels(self.inputs, x_BTD), self.short_DK, self.short_bias_D)
         *gates, v_BDT = short_BDT.split(self.d_model, dim=1)
         for gate_BDT, kernel_DK in zip(reversed(gates[1:]), self._filters(x_BTD.shape[1]), strict=True):
             v_BDT = causal_conv(gate_BDT * v_BDT, kernel_DK)

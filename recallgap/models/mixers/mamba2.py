@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from recallgap.errors import ConfigError
+from recallgap.models.backends import Operation
 from recallgap.models.mixer import ParamRule, wide
 from recallgap.models.short_conv import ShortConv
 from recallgap.models.ssd import ssd, ssd_flops
@@ -60,6 +61,7 @@ class Mamba2(nn.Module):
             )
         self.heads_GRP = G, n_heads // G, options.d_head
         d_conv = self.d_inner + 2 * G * self.N
+        self.operation = Operation("mamba2", self.N, options.d_head)
         self.inner = nn.Linear(d_model, self.d_inner + d_conv + n_heads, bias=False)
         self.conv = ShortConv(d_conv, options.conv_len, bias=True)
         self.decay = StepDecay(n_heads, lowest_rate=1.0)
@@ -79,7 +81,8 @@ class Mamba2(nn.Module):
     def forward(self, x_BTD, context):  # noqa: ARG002
         z_BTE, u_BTC, a_BTH = self._project(x_BTD)
         v_BTGRP, step_BTGR1, g_BTGR, k_BTGN, q_BTGN = self._recurrence(self.conv(u_BTC), a_BTH)
-        return self._finish(ssd(v_BTGRP * step_BTGR1, g_BTGR, k_BTGN, q_BTGN), v_BTGRP, z_BTE)
+        scan = self.operation.kernel(x_BTD) or ssd
+        return self._finish(scan(v_BTGRP * step_BTGR1, g_BTGR, k_BTGN, q_BTGN), v_BTGRP, z_BTE)
 
     def _project(self, x):
         return self.inner(x).split([self.d_inner, self.conv.taps_DK.shape[0], self.skip_H.numel()], dim=-1)

@@ -21,6 +21,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from recallgap.errors import ConfigError
+from recallgap.models.backends import Operation
 from recallgap.models.chunks import heads_first, run
 from recallgap.models.mixer import heads_of, wide
 from recallgap.models.state_mixers import linear_flops
@@ -54,6 +55,7 @@ class RetNet(nn.Module):
         self.d_key, self.d_value = options.d_key or d_head, options.d_value or 2 * d_head
         if self.d_key % 2:
             raise ConfigError(f"retnet: the keys of a head are {self.d_key} wide, but channels turn in pairs")
+        self.operation = Operation("retnet", self.d_key, self.d_value)
         self.query, self.key = (nn.Linear(d_model, self.n_heads * self.d_key, bias=False) for _ in range(2))
         self.value, self.gate = (
             nn.Linear(d_model, self.n_heads * self.d_value, bias=False) for _ in range(2)
@@ -67,8 +69,9 @@ class RetNet(nn.Module):
 
     def forward(self, x_BTD, context):  # noqa: ARG002
         q_BTHE, k_BTHE, v_BTHF = self._project(x_BTD, first=0)
-        rule = _Rule(log_decays(self.n_heads, like=q_BTHE), min(CHUNK, x_BTD.shape[1]))
-        return self._finish(x_BTD, run(rule, CHUNK, q_BTHE, k_BTHE, v_BTHF))
+        retain = self.operation.kernel(x_BTD) or retention
+        o_BTHF = retain(q_BTHE, k_BTHE, v_BTHF, log_decays(self.n_heads, like=q_BTHE))
+        return self._finish(x_BTD, o_BTHF)
 
     def _project(self, x_BTD, first):
         BTH = (*x_BTD.shape[:2], self.n_heads)
@@ -103,6 +106,12 @@ class RetNet(nn.Module):
         within, between = min(T, CHUNK) * (self.d_key + self.d_value), 2 * self.d_key * self.d_value
         projections = linear_flops(self.query, self.key, self.value, self.gate, self.out)
         return projections + 2 * self.n_heads * (within + between)
+
+
+def retention(q_BTHE, k_BTHE, v_BTHF, log_gamma_H):
+    """o, (B, T, H, F), float32."""
+    rule = _Rule(log_gamma_H, min(CHUNK, q_BTHE.shape[1]))
+    return run(rule, CHUNK, q_BTHE, k_BTHE, v_BTHF)
 
 
 def log_decays(n_heads, like):

@@ -23,6 +23,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from recallgap.errors import ConfigError
+from recallgap.models.backends import Operation
 from recallgap.models.dplr import dplr, dplr_flops, dplr_step
 from recallgap.models.mixer import ParamRule, fill_, wide
 from recallgap.models.state_mixers import linear_flops
@@ -51,6 +52,7 @@ class RWKV7(nn.Module):
         if d_model % options.d_head:
             raise ConfigError(f"rwkv7: heads of width {options.d_head} do not divide a width of {d_model}")
         self.d_head, self.n_heads, self.place = options.d_head, d_model // options.d_head, place
+        self.operation = Operation("rwkv7", self.d_head, self.d_head)
         self.value_residual = place.layer > 0 if options.value_residual is None else options.value_residual
         self.mix_6D = nn.Parameter(torch.empty(len(MIXES), d_model))
         self.receptance, self.key, self.value, self.out = (
@@ -94,7 +96,8 @@ class RWKV7(nn.Module):
 
     def forward(self, x_BTD, context):
         *tokens, gate_BTD = self._project(x_BTD, F.pad(x_BTD, (0, 0, 1, -1)), context)
-        return self._finish(dplr(*tokens), *tokens, gate_BTD)
+        rule = self.operation.kernel(x_BTD) or dplr
+        return self._finish(rule(*tokens), *tokens, gate_BTD)
 
     def _project(self, x_BTD, previous_BTD, context):
         """r, log w, k~, v, a and c, (B, T, H, E), and the gate, (B, T, D)."""
