@@ -4,6 +4,7 @@ corpus    text to tokens: build_corpus, open_corpus, write_corpus
 counts    training counts of the n-grams of an evaluation corpus: count_ngrams, merge_counts, open_counts
 recall    which tokens are AR hits: label, open_labels
 evaluate  per-token loss of any causal language model: evaluate, load_checkpoint
+pretrain  language models from scratch, comparable with each other: pretrain
 slices    the gap and where it lies, with intervals: compare, open_gap
 report    tables, figures and a page: write_report
 pipeline  all of it in one cached call: ar_perplexity
@@ -30,6 +31,7 @@ _HOME = {
     "open_counts": "counts",
     "open_gap": "slices",
     "open_labels": "recall",
+    "pretrain": "pretrain",
     "write_corpus": "corpus",
     "write_report": "report",
 }

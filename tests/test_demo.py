@@ -59,7 +59,7 @@ def test_a_failed_or_wrong_download_is_one_clear_error(tmp_path, monkeypatch):
 
 def test_an_unknown_checkpoint_and_a_missing_clone_are_told(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="Did you mean 'smollm2'"):
-        demo.run_demo(tmp_path, checkpoint="smolm2")
+        demo.run_demo(tmp_path, example="smolm2")
     monkeypatch.setattr(demo, "PRETRAINED", tmp_path)
-    with pytest.raises(ConfigError, match="in a clone"):
+    with pytest.raises(ConfigError, match="made without it: install the wheel, or run"):
         demo.run_demo(tmp_path)

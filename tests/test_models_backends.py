@@ -269,7 +269,7 @@ def test_the_variable_keeps_kernels_off(packages, monkeypatch):
 
 def test_a_wrong_variable_is_an_error(packages, monkeypatch):
     monkeypatch.setenv(VARIABLE, "off")
-    with pytest.raises(ConfigError, match="'off', but it can be 'torch' .the default. or 'auto'"):
+    with pytest.raises(ConfigError, match=r"'off', but it can be 'torch' .the default. or 'auto'"):
         fitting("gla").backend(CUDA, BF16)
 
 

@@ -170,9 +170,12 @@ def test_a_batch_that_does_not_divide(tmp_path):
         RunOptions(device_batch_size=0)
 
 
-def test_a_device_and_loggers_that_are_not_there(tmp_path):
+def test_a_device_and_loggers_that_are_not_there(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"unknown logger 'tensorbord'. Did you mean 'tensorboard'"):
         RunOptions(loggers=("tensorbord",))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="logging to Weights & Biases needs the package wandb: pip install"):
+        RunOptions(loggers=("wandb",))
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(ConfigError, match="this torch finds no GPU"):

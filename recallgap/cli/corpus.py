@@ -1,4 +1,4 @@
-"""recallgap corpus build INPUT...: text to a tokenized corpus; `corpus info` stands in corpus_info.py."""
+"""recallgap corpus build INPUT...: text to a tokenized corpus; `import` and `info` have their own files."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from recallgap.cli import corpus_info
+from recallgap.cli import corpus_import, corpus_info
 
-app = typer.Typer(no_args_is_help=True, help="Make a tokenized corpus from text, or show one.")
+app = typer.Typer(no_args_is_help=True, help="Make a tokenized corpus from text or token files, or show one.")
+app.command("import")(corpus_import.import_)
 app.command("info")(corpus_info.info)
 
 

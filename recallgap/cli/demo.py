@@ -1,4 +1,4 @@
-"""recallgap demo: the built-in example, a real checkpoint on real text."""
+"""recallgap demo: a built-in example, real checkpoints on real text."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,19 +8,22 @@ import typer
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for all it makes.")] = Path("demo-out"),
-    checkpoint: Annotated[str, typer.Option(help="Which checkpoint to run: smollm2.")] = "smollm2",
+    example: Annotated[
+        str,
+        typer.Option(help="shipped: our small models. smollm2: SmolLM2-135M, fetched, with short windows."),
+    ] = "shipped",
 ):
-    """Run SmolLM2-135M with 1024 tokens of context and with 64, and show where the second one loses."""
-    from recallgap import demo as example
+    """Compare checkpoints on real text and show where they lose. `shipped` needs no network."""
+    from recallgap import demo as built_in
     from recallgap.report import aligned, main_table, shown, slice_table
 
-    gap = example.run_demo(out, checkpoint=checkpoint)
+    gap = built_in.run_demo(out, example=example)
     print(aligned(main_table(gap)))
     print()
     print(aligned(slice_table(gap, "distance", model=1)))
     print()
-    for line in example.reading(gap):
+    for line in built_in.reading(gap, example):
         print(line)
     for warning in gap.warnings:
         print(f"note: {shown(warning)}")
-    print(f"figures and page: {out / 'report'}")
+    print(f"figures and page: {out / example / 'report'}")

@@ -8,8 +8,13 @@ import typer
 from recallgap.registry import pick
 
 
-def list_(kind: Annotated[str, typer.Argument(help="slices, policies, readers, mixers or recipes.")]):
-    """List the slice families, context policies, text readers, mixers or recipes that there are."""
+def list_(
+    kind: Annotated[
+        str, typer.Argument(help="slices, policies, readers, formats, mixers, recipes or settings.")
+    ],
+):
+    """List the slice families, context policies, text readers, token formats, mixers, recipes or settings
+    of a pretraining that there are."""
     table = pick("registry", REGISTRIES, kind)()
     width = max(map(len, table))
     for name, entry in table.items():
@@ -35,6 +40,12 @@ def _readers():
     return READERS
 
 
+def _formats():
+    from recallgap.corpus.formats import FORMATS
+
+    return FORMATS
+
+
 def _mixers():
     from recallgap.models.mixers import MIXERS
 
@@ -47,10 +58,18 @@ def _recipes():
     return RECIPES
 
 
+def _settings():
+    from recallgap.pretrain.config import described_settings
+
+    return described_settings()
+
+
 REGISTRIES = {
     "slices": _slices,
     "policies": _policies,
     "readers": _readers,
+    "formats": _formats,
     "mixers": _mixers,
     "recipes": _recipes,
+    "settings": _settings,
 }

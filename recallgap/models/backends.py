@@ -10,7 +10,8 @@
     rwkv7             fla.ops.rwkv7.chunk_rwkv7                    dplr.py
 
 They are off unless RECALLGAP_BACKEND=auto is set: for want of a GPU, none has been run yet. A kernel then
-runs where its package can be imported, in a version that was read, x is on CUDA, and it takes dtype and widths.
+runs where its package can be imported, in a version that was read, x is on CUDA, and it takes dtype and
+widths.
 fla's run in bfloat16 alone, under autocast or in a bfloat16 model: their float32 products are TF32 by
 default, its delta rule refuses float32, and float16 may overflow before the norm. So a float32 run stays
 float32 throughout.

@@ -13,7 +13,7 @@ MATMUL_SIZE, MATMUL_ROUNDS = 2048, 8
 
 
 def run_record(sittings, steps, options, arguments, model, flops_per_token):
-    """What run.json says besides versions: sittings, tokens a second, model FLOP utilisation, device, kernels, git."""
+    """What run.json says besides versions: sittings, speed, model FLOP utilisation, device, kernels, git."""
     device = arguments.device
     rate = measured_matmul(device, precision_dtype(steps.config.precision))
     seconds = sum(s["seconds"] for s in sittings)

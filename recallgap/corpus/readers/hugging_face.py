@@ -12,8 +12,26 @@ def is_saved_dataset(path):
 def read_dataset(file, options):
     """The documents of a dataset, in its order; a hub dataset can be streamed."""
     row = 1
-    for table in _open(file, options).with_format("arrow").iter(batch_size=ROWS_PER_BATCH):
+    for table in _tables(file, options):
         yield from documents_of(table, row, file, options)
+        row += table.num_rows
+
+
+def _tables(file, options):
+    """Its rows as Arrow tables; what goes wrong on the way is a CorpusError with the first row missing."""
+    tables, row = iter(_open(file, options).with_format("arrow").iter(batch_size=ROWS_PER_BATCH)), 1
+    while True:
+        try:
+            table = next(tables, None)
+        except Exception as error:  # of its decompressors, parsers and http clients, which share no base
+            raise CorpusError(
+                f"reading dataset {file.name}: row {row} and those after it cannot be had "
+                f"({type(error).__name__}: {error}). If the connection broke, run the same command again: it "
+                "goes on behind the last finished shard"
+            ) from error
+        if table is None:
+            return
+        yield table
         row += table.num_rows
 
 
