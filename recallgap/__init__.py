@@ -1,6 +1,6 @@
 """recallgap measures where one language model loses to another on real text.
 
-corpus    text to tokens: build_corpus, open_corpus, write_corpus
+corpus    text to tokens: build_corpus, import_corpus, open_corpus, write_corpus
 counts    training counts of the n-grams of an evaluation corpus: count_ngrams, merge_counts, open_counts
 recall    which tokens are AR hits: label, open_labels
 evaluate  per-token loss of any causal language model: evaluate, load_checkpoint
@@ -24,6 +24,7 @@ _HOME = {
     "compare": "slices",
     "count_ngrams": "counts",
     "evaluate": "evaluate",
+    "import_corpus": "corpus",
     "label": "recall",
     "load_checkpoint": "evaluate",
     "merge_counts": "counts",

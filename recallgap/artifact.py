@@ -121,6 +121,11 @@ def open_artifact(path, kind, *, check_content=False):
 
 
 def _check_file(doing, path, stored, check_content):
+    if path.is_symlink() and not path.exists():
+        raise ArtifactError(
+            f"{doing}: its file {path.name} is a link to {path.readlink()}, which is not there; put that "
+            "file back, or import it again from where it is now"
+        )
     if not path.is_file():
         raise ArtifactError(f"{doing}: its file {path.name} is missing; make the artifact again")
     size = path.stat().st_size

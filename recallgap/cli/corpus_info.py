@@ -33,10 +33,12 @@ def info(
 
 def _totals(found):
     per_token = found["n_bytes"] / max(found["n_tokens"], 1)
-    totals = f"{found['n_tokens']:,} tokens, {found['n_documents']:,} documents, {found['n_bytes']:,} bytes"
+    totals = f"{found['n_tokens']:,} tokens, {found['n_documents']:,} documents"
     longest = found["longest_document"]
     longest = f"longest document {longest['n_tokens']:,} tokens ({longest['source']})"
-    return f"{totals}, {per_token:.2f} bytes/token; {longest}"
+    if found["n_bytes"] == 0:
+        return f"{totals}, bytes of text not known; {longest}"
+    return f"{totals}, {found['n_bytes']:,} bytes, {per_token:.2f} bytes/token; {longest}"
 
 
 def _token(text, token_id):

@@ -12,14 +12,15 @@ MAX_FILES = 8
 
 def describe_corpus(corpus):
     """JSON values: totals, domains, vocabulary, separator, fingerprints, input files, a decoded sample."""
-    config, files = corpus.artifact.config, _input_names(corpus)
+    config, files = corpus.config, _input_names(corpus)
+    dtype = corpus.results.get("dtype", token_dtype(corpus.vocab_size).name)
     return {
         **corpus.artifact.results,
         "fingerprint": corpus.fingerprint,
         "tokenizer_fingerprint": corpus.tokenizer_fingerprint,
         "text_fingerprint": corpus.artifact.inputs["text"],
         "vocab_size": corpus.vocab_size,
-        "dtype": token_dtype(corpus.vocab_size).name,
+        "dtype": dtype,
         "separator_id": corpus.separator_id,
         "separator": config.get("separator"),
         "n_files": len(files),

@@ -94,7 +94,7 @@ def write_shard(staging, number, shard, reading=None):
     with staging.write(documents_name(number)) as path:
         pq.write_table(pa.table(arrays, schema=schema), path, compression="zstd")
     with staging.write(shard_name(number, "idx")) as path:
-        path.write_bytes(_index_bytes(np.array(n_tokens, dtype=np.int64), token_dtype(shard.vocab_size)))
+        path.write_bytes(index_bytes(np.array(n_tokens, dtype=np.int64), token_dtype(shard.vocab_size)))
 
 
 def finished_shards(staging):
@@ -108,7 +108,8 @@ def finished_shards(staging):
     return number, json.loads(schema.metadata[READING_KEY])
 
 
-def _index_bytes(lengths, dtype):
+def index_bytes(lengths, dtype):
+    """The bytes of a Megatron index of documents of one sequence each, laid end to end."""
     code = next(code for code, name in DTYPE_CODES.items() if np.dtype(name) == dtype)
     pointers = (np.cumsum(lengths) - lengths) * dtype.itemsize
     head = MAGIC + struct.pack("<QBQQ", 1, code, len(lengths), len(lengths) + 1)
@@ -165,7 +166,9 @@ class Corpus(Opened):
     @cached_property
     def document_bounds_N1(self):
         """Borders of the documents in the stream of tokens, int64."""
-        lengths = self.documents["n_tokens"].to_numpy()
+        paths = self.artifact.files("documents-")  # one column of six: there may be 10^8 rows
+        tables = [pq.read_table(path, columns=["n_tokens"]) for path in paths]
+        lengths = pa.concat_tables(tables)["n_tokens"].to_numpy()
         return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
     def ids(self, start, stop):
@@ -188,7 +191,7 @@ class Corpus(Opened):
         if not path.is_file():
             raise CorpusError(
                 f"opening the tokenizer of corpus {self.path}: it has none, it was written from ids; "
-                "text can be decoded only in a corpus made by `recallgap corpus build`"
+                "text can be decoded only in a corpus made from text, or imported with its tokenizer"
             )
         config = self.artifact.config
         return Tokenizer(str(path), read_backend(path), config["bos_id"], config["eos_id"])
