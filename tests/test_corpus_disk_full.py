@@ -1,7 +1,6 @@
 """A full disk is a clear error, and nothing that was finished is lost. Needs the right to mount a tmpfs."""
 
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -9,24 +8,6 @@ from test_corpus_build import content
 
 from recallgap.corpus import BuildConfig, build_corpus
 from recallgap.errors import ArtifactError
-
-DISK_KILOBYTES = 400
-
-
-@pytest.fixture
-def disk(tmp_path):
-    """A very small disk."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_KILOBYTES}k", "tmpfs", str(folder)]
-    try:
-        mounted = subprocess.run(mount, check=False, capture_output=True).returncode == 0
-    except FileNotFoundError:
-        mounted = False
-    if not mounted:
-        pytest.skip("no right to mount a tmpfs here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_full_disk(disk, tokenizer_file, tmp_path):

@@ -101,7 +101,8 @@ def test_a_full_disk_loses_the_current_checkpoint_alone(tmp_path, monkeypatch, b
         original = getattr(trainer_module.Trainer, where)
         patch.setattr(trainer_module.Pretrainer, where, fail_at_eight(original), raising=False)
         with pytest.raises(
-            ArtifactError, match=r"checkpoint-8 could not be written .*checkpoint-7: free some"
+            ArtifactError,
+            match=r"checkpoint-8 could not be written, the disk is full .*checkpoint-7: free some",
         ):
             run(tmp_path)
     scratch = staging_path(tmp_path / "out") / "scratch"
@@ -110,6 +111,25 @@ def test_a_full_disk_loses_the_current_checkpoint_alone(tmp_path, monkeypatch, b
     run(tmp_path)
     run(tmp_path, "whole")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_a_really_full_disk(tmp_path, disk):
+    """Room for a checkpoint or two and a half: torch's own error does not speak of the disk."""
+    with pytest.raises(ArtifactError, match="the disk is full"):
+        run(tmp_path, disk / "out", model=model_config(d_model=16))
+    scratch = staging_path(disk / "out") / "scratch"
+    kept = sorted(path.name for path in scratch.glob("checkpoint-*"))
+    assert kept in (["checkpoint-1"], ["checkpoint-1", "checkpoint-2"])
+    assert not (scratch / "half").exists()
+
+
+def test_another_error_while_saving_is_not_taken_for_a_full_disk(tmp_path, monkeypatch):
+    def broken(self, output_dir):
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(trainer_module.Pretrainer, "_save_rng_state", broken)
+    with pytest.raises(RuntimeError, match="no such luck"):
+        run(tmp_path)
 
 
 def test_a_vocabulary_that_does_not_fit(tmp_path, capsys):

@@ -5,6 +5,7 @@ run needs. It sees one epoch, whose sampler yields the contexts of the whole run
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import time
@@ -26,6 +27,8 @@ from recallgap.pretrain.order import Positions, as_batch, documents_of
 from recallgap.pretrain.schedule import learning_rate_share
 
 KEPT_CHECKPOINTS = 2
+LEAST_FREE = 1 << 20
+"""Bytes; with less, a failed write is taken to have failed for want of space."""
 NAMED_DOCUMENTS = 20
 
 
@@ -138,7 +141,11 @@ class Pretrainer(Trainer):
         try:
             super()._save_checkpoint(model, trial)
         except Exception as error:  # torch, safetensors and the system each have their own for a full disk
-            raise self._save_error(name, error, half) from error
+            full = _is_full(error, self.folder)  # before the half of it is removed
+            shutil.rmtree(half, ignore_errors=True)
+            if not full:
+                raise
+            raise ArtifactError(self._disk_full(name, error)) from error
         self._barrier()
         if main:
             for path in (half / name).rglob("*"):
@@ -149,13 +156,11 @@ class Pretrainer(Trainer):
                 shutil.rmtree(old)
         self._barrier()
 
-    def _save_error(self, name, error, half):
-        written = sum(path.stat().st_size for path in half.rglob("*") if path.is_file())
-        shutil.rmtree(half, ignore_errors=True)
+    def _disk_full(self, name, error):
         kept = get_last_checkpoint(str(self.folder))
-        return ArtifactError(
-            f"pretraining: {name} could not be written after {written:,} bytes ({error}). Whole ones are "
-            f"kept, the last of them is {kept or 'none yet'}: free some space and run the same command again"
+        return (
+            f"pretraining: {name} could not be written, the disk is full ({error}). Whole ones are kept, the "
+            f"last of them is {kept or 'none yet'}: free some space and run the same command again"
         )
 
     def _barrier(self):
@@ -199,6 +204,12 @@ def quiet_training():
             yield
     finally:
         logging.enable_progress_bar()
+
+
+def _is_full(error, folder):
+    """Whether writing failed for want of space; torch's error for it does not say so."""
+    known = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "space left" in str(error)
+    return known or shutil.disk_usage(folder).free < LEAST_FREE
 
 
 def _step_of(path):
