@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+from conftest import DISK_KILOBYTES
 from test_corpus_build import content
 
 from recallgap.corpus import BuildConfig, build_corpus
