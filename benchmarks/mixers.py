@@ -34,6 +34,7 @@ GPU_LENGTHS = (2048, 4096, 8192, 16384)
 OPTIONS = {
     "base_conv (long)": ("base_conv", {"kernel_len": None}),
     "base_conv (implicit)": ("base_conv", {"kernel_len": None, "implicit": True}),
+    "retnet (narrow)": ("retnet", {"d_value": 64}),  # as wide as minimax' values; RetNet's are twice as wide
 }
 SELECTIONS = ("random", "programmatic", "learned", "full")
 OPTIONS |= {f"selective ({s})": ("selective_attention", {"selection": s}) for s in SELECTIONS}
@@ -43,6 +44,7 @@ PEERS = {
     "mamba2": "transformers mamba2",
     "gated_delta_net": "transformers qwen3_next",
     "retnet": "transformers minimax",
+    "retnet (narrow)": "transformers minimax",
     "base_conv": "zoology base_conv",
     "base_conv (long)": "zoology base_conv (long)",
     "base_conv (implicit)": "zoology base_conv (implicit)",
