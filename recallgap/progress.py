@@ -1,5 +1,6 @@
 """Progress on stderr: a bar on a terminal, a line now and then elsewhere."""
 
+import os
 import sys
 import time
 
@@ -49,5 +50,6 @@ class Progress:
 
 
 def note(message):
-    """One line for the reader, on stderr; results alone go to stdout."""
-    print(message, file=sys.stderr)
+    """One line for the reader, on stderr; of several processes the first speaks. Results go to stdout."""
+    if os.environ.get("RANK", "0") == "0":
+        print(message, file=sys.stderr)

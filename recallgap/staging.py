@@ -18,6 +18,7 @@ from pathlib import Path
 from recallgap import __version__
 from recallgap.artifact import FORMAT_VERSION, file_sha256, open_artifact, staging_path
 from recallgap.errors import ArtifactError
+from recallgap.progress import note
 
 VERSIONED_PACKAGES = ("numpy", "numba", "pyarrow", "tokenizers", "transformers", "torch")
 OWN_FILES = ("meta.json", "run.json", "plan.json", ".lock")
@@ -44,6 +45,8 @@ def _plan(kind, config, inputs):
 
 
 def _refuse_other_plan(doing, where, found, wanted):
+    if found.get("kind") != wanted["kind"]:
+        raise ArtifactError(f"{doing}: {where} is of kind '{found.get('kind')}'; choose another output")
     differences = [
         f"{key} is {_brief(old)} there, {_brief(new)} now"
         for section in wanted
@@ -108,16 +111,10 @@ def stage(target, *, kind, config, inputs, overwrite=False):
     target, started = Path(target), time.time()
     plan, doing = _plan(kind, config, inputs), f"writing {kind} {target}"
     folder = staging_path(target)
-    if Path.cwd().is_relative_to(target.resolve()):
-        raise ArtifactError(f"{doing}: that folder holds the working directory; name a new folder")
+    refuse_output(target, kind)
     if _occupied(target) and not overwrite:
         up_to_date(target, kind=kind, config=config, inputs=inputs)
         raise ArtifactError(f"{doing}: it exists already")
-    if _occupied(target) and _kind_of(target) != kind:
-        found = _kind_of(target) or "no artifact"
-        raise ArtifactError(
-            f"{doing}: what is there is {found}, so it is not replaced; choose another output"
-        )
     try:
         with _lock_file(folder, doing) as lock:
             _take_lock(lock, doing)
@@ -125,6 +122,9 @@ def stage(target, *, kind, config, inputs, overwrite=False):
             staging = Staging(folder)
             yield staging
             _finish(staging, target, plan, started)
+    except KeyboardInterrupt:
+        note(f"{doing}: interrupted; what was finished is kept, and the same command goes on")
+        raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -133,6 +133,24 @@ def stage(target, *, kind, config, inputs, overwrite=False):
             f"{doing}: the disk is full ({error}). {kept} finished file(s) are kept in {folder}: "
             "free some space and run the same command again"
         ) from error
+
+
+def refuse_output(target, kind):
+    """ArtifactError where nothing of this kind could be written at `target`: told before any work is done."""
+    target, doing = Path(target), f"writing {kind} {target}"
+    if Path.cwd().is_relative_to(target.resolve()):
+        raise ArtifactError(f"{doing}: that folder holds the working directory; name a new folder")
+    for parent in target.absolute().parents:
+        if (parent / "meta.json").is_file():
+            raise ArtifactError(
+                f"{doing}: it lies inside {parent}, which is a {_kind_of(parent) or 'finished folder'}; "
+                "choose an output outside of it"
+            )
+    if _occupied(target) and _kind_of(target) != kind:
+        found = _kind_of(target) or "no artifact"
+        raise ArtifactError(
+            f"{doing}: what is there is {found}, so it is not replaced; choose another output"
+        )
 
 
 def _occupied(target):

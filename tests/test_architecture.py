@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "progress": set(),
     "callable_module": set(),
     "artifact": {"errors"},
-    "staging": {"errors", "artifact"},
+    "staging": {"errors", "artifact", "progress"},
     "corpus": BASE,
     "counts": BASE | {"corpus"},
     "recall": BASE | {"corpus", "counts"},

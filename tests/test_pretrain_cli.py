@@ -98,6 +98,29 @@ def test_a_run_that_diverges_is_a_row_of_the_sweep(folder):
     assert "best: learning_rate=1e-3" in done.stdout
 
 
+def test_another_sweep_does_not_replace_the_table_of_the_first(folder):
+    settings = [*SMALL, "learning_rate=1e-4,1e-2"]
+    assert invoke(*command(folder, "sweep", settings=settings)).exit_code == 0
+    for changed, message in (
+        ([*SMALL, "learning_rate=1e-4,1e-3"], "a sweep of .*learning_rate=1e-4,1e-2 is there"),
+        ([*SMALL, "learning_rate=1e-3,0.001"], "is there"),
+    ):
+        with pytest.raises(RecallGapError, match=message):
+            invoke(*command(folder, "sweep", settings=changed))
+    with pytest.raises(
+        RecallGapError, match=r"learning_rate=1e-3 and learning_rate=0.001 of the sweep are the"
+    ):
+        same = command(folder, "sweep", settings=[*SMALL, "learning_rate=1e-3,0.001"])
+        invoke(*[str(folder / "new") if part == str(folder / "out") else part for part in same])
+
+
+def test_labels_with_a_threshold_of_their_own(folder):
+    invoke(*command(folder, "pretrain"))
+    labels = next(folder.glob("recall-*/labels-*"))
+    with pytest.raises(RecallGapError, match="leave --max-train-count away, or --labels"):
+        invoke(*command(folder, "pretrain", "--labels", str(labels), "--max-train-count", "3"))
+
+
 def test_grids():
     points = grid(["a=1,2", "b=x", "c=3,4"])
     assert [name for name, _ in points] == ["a=1,c=3", "a=1,c=4", "a=2,c=3", "a=2,c=4"]

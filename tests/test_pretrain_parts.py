@@ -1,5 +1,6 @@
 """Order, schedule, parameter groups and settings of a pretraining, each against its definition."""
 
+import json
 import math
 
 import numpy as np
@@ -147,6 +148,13 @@ def test_a_saved_config_is_a_recipe(tmp_path):
         (["context_len=1"], "context_len is 1, but at least 2 is needed"),
         (["learning_rate=-1"], "a positive number is needed"),
         (["learning_rate=nan"], "a positive number is needed"),
+        (["learning_rate=inf"], "a positive number is needed"),
+        (["learning_rate=none"], "--set learning_rate=none: a number is needed"),
+        (["tokens=inf"], "a whole number is needed"),
+        (["tokens=nan"], "a whole number is needed"),
+        (["seed=1e30"], "a whole number below 4294967296 is needed"),
+        (["beta2=1"], "from 0 and below 1 is needed"),
+        (["dropout=x"], "--set dropout=x: a number is needed"),
         (["warmup=2"], "a share from 0 to 1 is needed"),
         (["weight_decay=-1"], "cannot be negative"),
         (["schedule=wsd", "warmup=0.6", "decay=0.6"], "together exceed the whole run"),
@@ -172,6 +180,23 @@ def test_recipes_that_are_none_are_refused(recipe, message):
 def test_another_models_config_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(ConfigError, match="not the config of a recallgap model"):
+        resolved(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"foo": 3}, "unknown entry of .*config.json 'foo'"),
+        ({"layers": [3]}, "reading recipe"),
+        ({"dropout": "x"}, "reading recipe .*: an entry has a value of the wrong type"),
+        ({"layers": [{"mixer": "attention", "n_heads": "a"}]}, "reading recipe"),
+    ],
+)
+def test_a_damaged_config_is_one_clear_error(tmp_path, entry, message):
+    model_config().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **entry}))
+    with pytest.raises(ConfigError, match=message):
         resolved(str(tmp_path))
 
 

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from recallgap.corpus import write_corpus
 from recallgap.errors import ConfigError
 from recallgap.evaluate.heads import choose_head
 from recallgap.models import RecallGapForCausalLM
 from recallgap.pretrain.order import DataOrder, PackedContexts
 from recallgap.pretrain.recall import RecallWatch, SeenCounts, make_labels
 from recallgap.recall import LabelConfig
-from tests.pretrain_cases import T, V, corpora, corpus, model_config
+from tests.pretrain_cases import T, corpora, corpus, model_config
 
 MAX_TRAIN_COUNT = 20
 
@@ -119,11 +118,3 @@ def test_labels_of_something_else_are_refused(watched, tmp_path):
     other = corpus(tmp_path / "other", n_documents=3, seed=9)
     with pytest.raises(ConfigError, match="these are of corpus"):
         RecallWatch(other, labels, context_len=T)
-
-
-def test_an_evaluation_corpus_of_less_than_one_context_is_refused(tmp_path):
-    train = corpus(tmp_path / "train")
-    short = write_corpus(tmp_path / "short", [np.arange(5)], vocab_size=V, separator_id=0)
-    labels = make_labels(train, short, tmp_path / "recall", config=LabelConfig(context_len=T))
-    with pytest.raises(ConfigError, match="5 tokens do not fill one context of 16"):
-        RecallWatch(short, labels, context_len=T)

@@ -12,6 +12,8 @@ from recallgap.errors import ArtifactError, ConfigError, CorpusError, CountsErro
 from recallgap.pretrain import RunOptions, pretrain
 from recallgap.pretrain import trainer as trainer_module
 from recallgap.pretrain.checks import shared_documents
+from recallgap.pretrain.recall import make_labels
+from recallgap.recall import LabelConfig
 from tests.pretrain_cases import CPU, T, V, config, corpora, corpus, model_config, run
 from tests.test_pretrain_run import Killed, contents, kill_at
 
@@ -155,6 +157,66 @@ def test_corpora_of_two_tokenizers(tmp_path):
         pretrain(model_config(), train, evaluation, tmp_path / "out", config=config(), options=CPU)
 
 
+def test_an_evaluation_corpus_of_less_than_one_context(tmp_path):
+    train = corpus(tmp_path / "train")
+    short = write_corpus(tmp_path / "short", [np.arange(5)], vocab_size=V, separator_id=0)
+    with pytest.raises(ConfigError, match="5 tokens do not fill one context of 16"):
+        pretrain(model_config(), train, short, tmp_path / "out", config=config(), options=CPU)
+
+
+def test_corpora_built_with_and_without_a_separator(tmp_path, capsys):
+    train = write_corpus(tmp_path / "train", [np.arange(1, 31)] * 20, vocab_size=V)
+    settings = config(tokens=8 * T)
+    pretrain(model_config(), train, corpora(tmp_path)[1], tmp_path / "out", config=settings, options=CPU)
+    assert f"warning: documents of {tmp_path / 'train'} end without a separator" in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be_is_refused_before_anything_is_counted(tmp_path):
+    train, evaluation = corpora(tmp_path)
+    for out, message in (
+        (train.path, "what is there is corpus, so it is not replaced"),
+        (train.path / "inside", "it lies inside .*, which is a corpus"),
+    ):
+        with pytest.raises(ArtifactError, match=message):
+            pretrain(model_config(), train, evaluation, out, config=config(), options=CPU)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["train", "valid"]
+
+
+def test_an_evaluation_that_is_not_finite_stops_the_run(tmp_path, monkeypatch):
+    """The last step may blow up without a training loss after it."""
+    original = trainer_module.Pretrainer._get_grad_norm
+
+    def blow_up(self, model, grad_norm=None):
+        if self.state.global_step == 11:
+            torch.nn.init.constant_(self.model.head.weight, float("nan"))
+        return original(self, model, grad_norm)
+
+    monkeypatch.setattr(trainer_module.Pretrainer, "_get_grad_norm", blow_up)
+    with pytest.raises(TrainingError, match="evaluation after step 12 of 12: the loss is not finite"):
+        run(tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, monkeypatch, capsys):
+    killed(tmp_path, monkeypatch, step=7)
+    scratch = staging_path(tmp_path / "out") / "scratch"
+    weights = scratch / "checkpoint-7" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    run(tmp_path)
+    run(tmp_path, "whole")
+    assert "checkpoint-7 cannot be read; going back to the one before" in capsys.readouterr().err
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_labels_counted_on_another_text_are_told(tmp_path, capsys):
+    train, evaluation = corpora(tmp_path)
+    other = corpus(tmp_path / "other", n_documents=10, seed=4)
+    labels = make_labels(other, evaluation, tmp_path / "recall", config=LabelConfig(context_len=T))
+    settings = config(tokens=8 * T)
+    pretrain(model_config(), train, evaluation, tmp_path / "out", config=settings, labels=labels, options=CPU)
+    assert "an AR hit is rare in another text than the one trained on" in capsys.readouterr().err
+
+
 def test_epochs_and_leftovers_are_said_aloud(tmp_path, capsys):
     run(tmp_path, tokens=12 * 8 * T + 3)
     told = capsys.readouterr().err
@@ -188,6 +250,11 @@ def test_a_batch_that_does_not_divide(tmp_path):
         run(tmp_path, options=RunOptions(device="cpu", device_batch_size=3))
     with pytest.raises(ConfigError, match="device_batch_size is 0"):
         RunOptions(device_batch_size=0)
+    for minutes in (-1.0, float("nan")):
+        with pytest.raises(ConfigError, match="save_minutes is"):
+            RunOptions(save_minutes=minutes)
+    with pytest.raises(ConfigError, match="start it with torchrun"):
+        RunOptions(fsdp=True)
 
 
 def test_a_device_and_loggers_that_are_not_there(tmp_path, monkeypatch):

@@ -8,16 +8,17 @@ import typer
 
 
 def model(
-    recipe: Annotated[str, typer.Argument(help="Name of a recipe (see `recallgap list recipes`).")],
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe (`recallgap list recipes`) or a recallgap config.json.")
+    ],
     context_len: Annotated[int, typer.Option(help="Tokens of a context and of long filters.")] = 2048,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, with every option.")] = False,
 ):
     """Show parameters by part, state and operations a token at a context length, and layers of a recipe."""
     from recallgap.models.describe import describe_model
-    from recallgap.models.recipes import RECIPES
-    from recallgap.registry import pick
+    from recallgap.pretrain.recipe import model_config_of
 
-    found = describe_model(pick("recipe", RECIPES, recipe)(context_len=context_len))
+    found = describe_model(model_config_of(recipe, context_len))
     if as_json:
         print(json.dumps({"recipe": recipe, **found}, indent=2))
         return

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from recallgap.errors import ConfigError
+
 
 def pretrain(
     recipe: Annotated[
@@ -50,6 +52,7 @@ def pretrain(
 
     model_config, config = resolved(recipe, settings or ())
     thresholds = {"max_train_count": max_train_count, "rate_per_million": rate_per_million}
+    refuse_both(labels, thresholds)
     options = RunOptions(
         device=device,
         device_batch_size=device_batch_size,
@@ -75,6 +78,14 @@ def pretrain(
     )
     if made is not None:
         _print(made, out, as_json)
+
+
+def refuse_both(labels, thresholds):
+    """ConfigError where labels are given and a threshold that they would not have."""
+    given = [name for name, value in thresholds.items() if value is not None]
+    if labels is not None and given:
+        option = given[0].replace("_", "-")
+        raise ConfigError(f"--labels {labels} have their own threshold: leave --{option} away, or --labels")
 
 
 def _print(made, out, as_json):

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from recallgap.cli.pretrain import refuse_both
+
 
 def sweep(
     recipe: Annotated[
@@ -37,6 +39,8 @@ def sweep(
     from recallgap.pretrain.sweep import sweep as run
     from recallgap.recall import open_labels
 
+    thresholds = {"max_train_count": max_train_count}
+    refuse_both(labels, thresholds)
     table = run(
         recipe,
         settings,
@@ -44,7 +48,7 @@ def sweep(
         open_corpus(eval_corpus),
         out,
         labels=None if labels is None else open_labels(labels),
-        thresholds={"max_train_count": max_train_count},
+        thresholds=thresholds,
         options=RunOptions(device=device, device_batch_size=device_batch_size, compile=compile),
     )
     print(json.dumps(table, indent=1) if as_json else in_words(table))

@@ -24,6 +24,18 @@ def check_corpora(model_config, train, evaluation, config):
             "leaves it out)"
         )
     check_fit(doing, train, evaluation)
+    without = [corpus for corpus in (train, evaluation) if corpus.separator_id is None]
+    if len(without) == 1:
+        note(
+            f"warning: documents of {without[0].path} end without a separator, those of the other corpus "
+            "with one: build both alike"
+        )
+    n_eval_tokens = min(config.eval_tokens or evaluation.n_tokens, evaluation.n_tokens)
+    if n_eval_tokens < config.context_len:
+        raise ConfigError(
+            f"evaluating on {evaluation.path}: {n_eval_tokens:,} tokens do not fill one context of "
+            f"{config.context_len}; take more text or shorter contexts"
+        )
     if train.n_tokens < config.context_len:
         raise CorpusError(
             f"{doing}: it has {train.n_tokens:,} tokens, fewer than one context of {config.context_len:,}; "

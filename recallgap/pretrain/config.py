@@ -3,6 +3,8 @@
 import ast
 import importlib.util
 import inspect
+import math
+import os
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from types import NoneType
@@ -17,6 +19,7 @@ PRECISIONS = {
     "fp32": "everything in float32",
 }
 DEVICES = {"auto": "a GPU where there is one", "cpu": "the processor", "cuda": "a GPU"}
+SEEDS = 1 << 32
 LOGGERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases"}
 """Name of the package that each needs, and of the tool."""
 
@@ -29,13 +32,13 @@ class PretrainConfig:
     context_len: int = 2048
     """Tokens per context, T."""
     tokens: int | None = None
-    """Training tokens in all, rounded down to whole steps; None: one epoch."""
+    """Training tokens in all, rounded down to whole steps, at least one; None: one epoch."""
     batch_size: int = 256
-    """Contexts per optimizer step."""
+    """Contexts per optimizer step; the device batch times the processes must divide it."""
     learning_rate: float = 8e-4
     """The highest of the schedule; some mixers scale or bound it for some of their parameters."""
     schedule: str = "cosine"
-    """One of SCHEDULES."""
+    """cosine or wsd (warm-up, stable, decay)."""
     warmup: float = 0.01
     """Share of the steps in which the learning rate rises to its highest."""
     decay: float = 0.2
@@ -45,8 +48,11 @@ class PretrainConfig:
     weight_decay: float = 0.1
     """Of matrices; norms, biases and what a mixer exempts have none."""
     beta1: float = 0.9
+    """Decay of AdamW's mean of gradients."""
     beta2: float = 0.95
+    """Decay of AdamW's mean of their squares."""
     epsilon: float = 1e-8
+    """Added to the root of that mean."""
     clip: float = 1.0
     """Largest norm of the gradient; 0: no clipping."""
     seed: int = 0
@@ -54,7 +60,7 @@ class PretrainConfig:
     data_seed: int = 0
     """Of the order of the contexts, which no other setting changes."""
     precision: str = "bf16"
-    """One of PRECISIONS."""
+    """bf16 (autocast of matrix products) or fp32."""
     evaluations: int = 40
     """How often, at equal distances and at the end, the evaluation corpus is evaluated."""
     eval_tokens: int | None = None
@@ -70,14 +76,24 @@ class PretrainConfig:
             if value is not None and value < least:
                 raise ConfigError(f"{name} is {value}, but at least {least} is needed")
         for name in ("learning_rate", "epsilon"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} is {getattr(self, name)}, but a positive number is needed")
-        for name in ("warmup", "decay", "final_learning_rate", "beta1", "beta2"):
+        for name in ("warmup", "decay", "final_learning_rate"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, but a share from 0 to 1 is needed")
-        for name in ("weight_decay", "clip", "seed", "data_seed"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}, but it cannot be negative")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}, but a number from 0 and below 1 is needed"
+                )
+        for name in ("weight_decay", "clip"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} is {getattr(self, name)}, but it cannot be negative or infinite")
+        for name in ("seed", "data_seed"):
+            if not 0 <= getattr(self, name) < SEEDS:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}, but a whole number below {SEEDS} is needed"
+                )
         if self.schedule == "wsd" and self.warmup + self.decay > 1:
             raise ConfigError(f"warmup {self.warmup} and decay {self.decay} together exceed the whole run")
 
@@ -113,6 +129,13 @@ class RunOptions:
                 raise ConfigError(f"logging to {tool} needs the package {logger}: pip install {logger}")
         if self.device_batch_size < 1:
             raise ConfigError(f"device_batch_size is {self.device_batch_size}, but at least 1 is needed")
+        if not 0 <= self.save_minutes < math.inf:
+            raise ConfigError(f"save_minutes is {self.save_minutes}, but a number from 0 is needed")
+        if self.fsdp and "WORLD_SIZE" not in os.environ:
+            raise ConfigError(
+                "fsdp shards a model over processes, but there is one: start it with torchrun "
+                "(docs/pretraining.md), or leave --fsdp away"
+            )
 
 
 def parsed_settings(settings, known):
@@ -133,36 +156,42 @@ def parsed_settings(settings, known):
     return found
 
 
-def _value(name, text, kind):
-    lowered = text.lower()
-    if kind is bool:
-        if lowered not in ("true", "false"):
-            raise ConfigError(f"--set {name}={text}: true or false is needed")
-        return lowered == "true"
-    if lowered == "none":
+def _value(name, text, annotation):
+    """`text` as a value of a type or of `type | None`."""
+    kinds = [kind for kind in get_args(annotation) or [annotation] if kind is not NoneType]
+    if text.lower() == "none" and NoneType in get_args(annotation):
         return None
+    for kind in kinds:
+        try:
+            return _READ[kind](text)
+        except ValueError:
+            raise ConfigError(f"--set {name}={text}: {_NEEDED[kind]} is needed") from None
+
+
+def _whole(text):
+    """30e6 is as good a whole number as 30000000."""
     try:
-        return kind(text)
+        return int(text)
     except ValueError:
-        pass
-    try:  # 30e6 is as good a whole number as 30000000
         number = float(text)
-    except ValueError:
-        number = None
-    if kind is int and number is not None and number == int(number):
+        if not number.is_integer():
+            raise
         return int(number)
-    what = {int: "a whole number", float: "a number"}[kind]
-    raise ConfigError(f"--set {name}={text}: {what} is needed")
+
+
+def _boolean(text):
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+_READ = {int: _whole, float: float, str: str, bool: _boolean}
+_NEEDED = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def config_types():
-    """{name: type} of the settings of `PretrainConfig`."""
-    return {f.name: _number(f.type) for f in fields(PretrainConfig)}
-
-
-def _number(annotation):
-    """int of `int | None`, and so on."""
-    return next((kind for kind in get_args(annotation) if kind is not NoneType), annotation)
+    """{name: type, or type | None} of the settings of `PretrainConfig`."""
+    return {f.name: f.type for f in fields(PretrainConfig)}
 
 
 def described_settings():

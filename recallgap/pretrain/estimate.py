@@ -49,7 +49,9 @@ def estimate(model_config, corpus, eval_corpus, *, config, options=None):
         "model_flop_utilisation": 3 * described["flops_per_token"] * speed / matmul_rate,
         "optimizer_bytes": ADAMW_BYTES * n_parameters,
         "peak_bytes": peak_bytes,
-        "first_batches": [_batch(dataset, order, config, step) for step in range(SHOWN_BATCHES)],
+        "first_batches": [
+            _batch(dataset, order, config, step) for step in range(min(SHOWN_BATCHES, steps.n_steps))
+        ],
     }
 
 

@@ -70,7 +70,7 @@ class Notes:
 
 
 def _line(entry):
-    return json.dumps(entry) + "\n"
+    return json.dumps(entry, allow_nan=False) + "\n"
 
 
 def read_log(path):

@@ -9,8 +9,11 @@ Slices of the scored tokens (position 0 of a context is never scored):
 Legend: C contexts, T tokens of a context, B contexts of a batch.
 """
 
+from dataclasses import asdict
+
 import numpy as np
 
+from recallgap.artifact import fingerprint_of
 from recallgap.errors import ConfigError
 from recallgap.progress import note
 
@@ -19,18 +22,11 @@ class RecallWatch:
     """The evaluation contexts with their labels; `evaluate` sums the losses of a model by slice."""
 
     def __init__(self, corpus, labels, *, context_len, eval_tokens=None):
-        """Take the whole contexts among the first `eval_tokens` tokens (None: all) of an evaluation corpus.
-
-        ConfigError where the labels are not of this corpus and these contexts.
-        """
+        """Take the whole contexts among the first `eval_tokens` tokens (None: all) of an evaluation corpus,
+        at least one. ConfigError where the labels are not of this corpus and these contexts."""
         _check_labels(corpus, labels, context_len)
         n_tokens = min(eval_tokens or corpus.n_tokens, corpus.n_tokens)
         self.n_contexts = n_tokens // context_len
-        if self.n_contexts == 0:
-            raise ConfigError(
-                f"evaluating on {corpus.path}: {n_tokens:,} tokens do not fill one context of {context_len}; "
-                "take more text or shorter contexts"
-            )
         self.shape = (self.n_contexts, context_len)
         self.ids_CT = corpus.ids(0, self.n_contexts * context_len).astype(np.int64).reshape(self.shape)
         self.threshold = labels.config["max_train_count"]
@@ -146,11 +142,13 @@ def _bigrams(ids_CT):
 def make_labels(train, evaluation, folder, *, config):
     """`Labels` of an evaluation corpus by the counts of a training corpus.
 
-    Both are artifacts in `folder` that are made once: runs on the same corpora share them.
+    Both are artifacts in `folder` that are made once: runs on the same corpora share the counts, those with
+    the same `LabelConfig` the labels too.
     """
     from recallgap.counts import count_ngrams
     from recallgap.recall import label
 
     note(f"labels of {evaluation.path} by the counts of {train.path}: {folder}")
     counts = count_ngrams([train], folder / "counts", for_corpus=evaluation)
-    return label(evaluation, counts, folder / "labels", config=config)
+    name = f"labels-{fingerprint_of(asdict(config))[:8]}"
+    return label(evaluation, counts, folder / name, config=config)

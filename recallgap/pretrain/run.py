@@ -24,7 +24,7 @@ from recallgap.pretrain.order import DataOrder, PackedContexts
 from recallgap.pretrain.recall import RecallWatch, SeenCounts, make_labels
 from recallgap.progress import note
 from recallgap.recall import LabelConfig
-from recallgap.staging import SCRATCH, Staging, stage, up_to_date
+from recallgap.staging import SCRATCH, Staging, refuse_output, stage, up_to_date
 
 KIND = "checkpoint"
 LOG, SITTINGS = "training.jsonl", "sittings.jsonl"
@@ -63,6 +63,7 @@ def pretrain(
     finite.
     """
     options, out = options or RunOptions(), Path(out)
+    refuse_output(out, KIND)
     check_corpora(model_config, corpus, eval_corpus, config)
     if corpus.tokenizer_fingerprint is None:
         note(f"{corpus.path} was written from ids: the checkpoint will have no tokenizer")
@@ -74,6 +75,11 @@ def pretrain(
     with arguments.main_process_first(local=False):
         if labels is None:
             labels = _shared_labels(corpus, eval_corpus, out, config, label_config)
+    if labels.results["train_tokens"] != corpus.n_tokens:
+        note(
+            f"{labels.path} counts {labels.results['train_tokens']:,} training tokens, but {corpus.path} has "
+            f"{corpus.n_tokens:,}: an AR hit is rare in another text than the one trained on"
+        )
     watch = RecallWatch(eval_corpus, labels, context_len=config.context_len, eval_tokens=config.eval_tokens)
     plan = {
         "kind": KIND,
@@ -106,16 +112,15 @@ def _staging(out, plan, overwrite, arguments):
 
 def _train(staging, out, model_config, dataset, eval_corpus, watch, steps, options, arguments):
     from transformers import set_seed
-    from transformers.trainer_utils import get_last_checkpoint
 
     from recallgap.models import RecallGapForCausalLM
     from recallgap.models.describe import describe_model
     from recallgap.pretrain.notes import Notes
     from recallgap.pretrain.record import run_record
-    from recallgap.pretrain.trainer import Pretrainer, quiet_training
+    from recallgap.pretrain.trainer import Pretrainer, last_readable, quiet_training
 
     corpus, config, main = dataset.corpus, steps.config, arguments.process_index == 0
-    last = get_last_checkpoint(str(staging.scratch))
+    last = last_readable(staging.scratch)
     first_step = int(Path(last).name.rpartition("-")[2]) if last else 0
     order = DataOrder(len(dataset), config.data_seed)
     seen = SeenCounts(watch, dataset, order) if config.seen_counts else None
@@ -189,8 +194,8 @@ def _shared_labels(corpus, eval_corpus, out, config, label_config):
             f"labels of contexts of {label_config.context_len} tokens for a model of {config.context_len}: "
             "they must be equal"
         )
-    origin = [corpus.fingerprint, eval_corpus.fingerprint, asdict(label_config)]
-    folder = out.absolute().parent / f"recall-{fingerprint_of(origin)[:12]}"
+    origin = fingerprint_of([corpus.fingerprint, eval_corpus.fingerprint])
+    folder = out.absolute().parent / f"recall-{origin[:12]}"
     return make_labels(corpus, eval_corpus, folder, config=label_config)
 
 

@@ -11,7 +11,8 @@ import os
 import statistics
 from pathlib import Path
 
-from recallgap.errors import ConfigError, TrainingError
+from recallgap.errors import ArtifactError, ConfigError, TrainingError
+from recallgap.pretrain.checks import check_corpora
 from recallgap.pretrain.recipe import resolved
 from recallgap.pretrain.run import pretrain
 from recallgap.progress import note
@@ -52,6 +53,7 @@ def sweep(recipe, settings, corpus, eval_corpus, out, *, labels=None, thresholds
 
     out = Path(out)
     points = [(name, values, *resolved(recipe, values)) for name, values in grid(settings)]
+    _check(out, recipe, settings, points, corpus, eval_corpus)
     rows = []
     for number, (name, values, model_config, config) in enumerate(points, 1):
         note(f"sweep: {number} of {len(points)}: {name}")
@@ -65,11 +67,29 @@ def sweep(recipe, settings, corpus, eval_corpus, out, *, labels=None, thresholds
             note(str(error))
             made = None
         rows.append({"run": name, "settings": values, **_losses(made)})
-    table = {"recipe": recipe, "rows": rows, "by_setting": _by_setting(rows)}
+    table = {"recipe": recipe, "settings": settings, "rows": rows, "by_setting": _by_setting(rows)}
     half = out / f"{TABLE}.half"
     half.write_text(json.dumps(table, indent=1) + "\n")
     os.rename(half, out / TABLE)
     return table
+
+
+def _check(out, recipe, settings, points, corpus, eval_corpus):
+    """Refuse what some point would refuse, or a folder that is not of this sweep, before anything is run."""
+    if (out / "meta.json").exists():
+        raise ArtifactError(f"sweeping {recipe} into {out}: that is an artifact; choose another output")
+    if (out / TABLE).exists():
+        found = json.loads((out / TABLE).read_text())
+        if (found["recipe"], found["settings"]) != (recipe, settings):
+            there = " ".join([found["recipe"], *found["settings"]])
+            raise ArtifactError(
+                f"sweeping {recipe} into {out}: a sweep of {there} is there; choose another output"
+            )
+    for number, (name, _, model_config, config) in enumerate(points):
+        check_corpora(model_config, corpus, eval_corpus, config)
+        for earlier, _, other_model, other in points[:number]:
+            if config == other and model_config.to_dict() == other_model.to_dict():
+                raise ConfigError(f"the points {earlier} and {name} of the sweep are the same")
 
 
 def _losses(made):

@@ -6,13 +6,16 @@ run needs. It sees one epoch, whose sampler yields the contexts of the whole run
 
 import contextlib
 import errno
+import math
 import os
 import shutil
 import time
 import warnings
+import zipfile
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import PrinterCallback, Trainer, TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
@@ -25,6 +28,7 @@ from recallgap.evaluate.losses import evaluation_mode
 from recallgap.pretrain.groups import parameter_groups
 from recallgap.pretrain.order import Positions, as_batch, documents_of
 from recallgap.pretrain.schedule import learning_rate_share
+from recallgap.progress import note
 
 KEPT_CHECKPOINTS = 2
 LEAST_FREE = 1 << 20
@@ -98,12 +102,22 @@ class Pretrainer(Trainer):
         position = self.state.global_step * self.config.batch_size
         seen_CT = None if self.seen is None else self.seen.advance_to(position)
         sums = self._over_processes(self.watch.sums(loss_CT, seen_CT, *share))
+        if not all(math.isfinite(s["loss_sum"]) for s in sums.values()):
+            raise TrainingError(self._diverged())
         if self.notes is not None:
             self.notes.evaluation(self.state.global_step, sums, time.monotonic() - started)
         metrics = {f"eval_{name}": s["loss_sum"] / s["n"] for name, s in sums.items() if s["n"]}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    def _diverged(self):
+        step, kept = self.state.global_step, get_last_checkpoint(str(self.folder)) or "none yet"
+        return (
+            f"pretraining, evaluation after step {step} of {self.steps.n_steps}: the loss is not finite. The "
+            f"last checkpoint is {kept}; the same command would come here again: choose another output with "
+            "a lower learning rate or more warm-up"
+        )
 
     def _head(self):
         if self.options.fsdp:  # the head's weight lies in shards
@@ -150,6 +164,7 @@ class Pretrainer(Trainer):
         if main:
             for path in (half / name).rglob("*"):
                 _sync(path)
+            shutil.rmtree(self.folder / name, ignore_errors=True)  # a damaged one that was passed over
             os.rename(half / name, self.folder / name)
             _sync(self.folder)
             for old in sorted(self.folder.glob("checkpoint-*"), key=_step_of)[:-KEPT_CHECKPOINTS]:
@@ -204,6 +219,21 @@ def quiet_training():
             yield
     finally:
         logging.enable_progress_bar()
+
+
+def last_readable(folder):
+    """The last checkpoint in a folder whose files can be read, as a string; None where there is none."""
+    for path in sorted(folder.glob("checkpoint-*"), key=_step_of, reverse=True):
+        try:
+            for weights in path.glob("*.safetensors"):
+                with safe_open(weights, "pt") as file:
+                    file.keys()
+            if all(zipfile.is_zipfile(state) for state in path.glob("*.pt*")):
+                return str(path)
+        except Exception as error:  # safetensors has its own class
+            note(f"{path} is damaged: {error}")
+        note(f"{path} cannot be read; going back to the one before")
+    return None
 
 
 def _is_full(error, folder):
