@@ -77,11 +77,17 @@ def test_losses_and_sums_are_those_of_the_models_own_logits(watched):
 
 def test_processes_share_the_contexts(watched):
     _, evaluation, labels = watched
-    watch = RecallWatch(evaluation, labels, context_len=T)
+    """Seven over three: one process has three contexts and the others, which run as many, two."""
+    watch = RecallWatch(evaluation, labels, context_len=T, eval_tokens=7 * T)
     model = RecallGapForCausalLM(model_config()).eval()
-    head = choose_head(model)
+    head, n_rows = choose_head(model), []
+    model.register_forward_pre_hook(
+        lambda module, args, kwargs: n_rows.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
     whole = watch.sums(watch.losses(model, head, 4))
+    n_rows.clear()
     parts = [watch.sums(watch.losses(model, head, 4, rank, 3), None, rank, 3) for rank in range(3)]
+    assert n_rows == [3, 3, 3]
     for name, found in whole.items():
         assert found["n"] == sum(part[name]["n"] for part in parts)
         assert found["loss_sum"] == pytest.approx(sum(part[name]["loss_sum"] for part in parts))

@@ -47,14 +47,20 @@ class RecallWatch:
         return labels.column(name)[: self.ids_CT.size].reshape(self.shape)
 
     def losses(self, model, head, batch_size, first=0, step=1):
-        """Loss in nats of each token of contexts `first`, `first + step`, ...: float32 (C', T), NaN at 0."""
+        """Loss in nats of each token of contexts `first`, `first + step`, ...: float32 (C', T), NaN at 0.
+
+        Every `first` takes the same number of forwards, as the processes of a sharded model must: one with a
+        context less runs the first context once more and drops it.
+        """
         from recallgap.evaluate.losses import row_losses
 
         rows = self.ids_CT[first::step]
+        n_own = len(rows)
+        rows = np.concatenate([rows, self.ids_CT[: -(-self.n_contexts // step) - n_own]])
         parts = [
             row_losses(model, head, list(rows[i : i + batch_size])) for i in range(0, len(rows), batch_size)
         ]
-        return np.array([row for part in parts for row in part], np.float32).reshape(-1, self.shape[1])
+        return np.array([row for part in parts for row in part], np.float32)[:n_own]
 
     def sums(self, loss_CT, seen_CT=None, first=0, step=1):
         """{slice: {"n", "loss_sum"}} of the losses of contexts `first`, `first + step`, ...

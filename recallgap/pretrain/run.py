@@ -2,7 +2,7 @@
 
     config.json, generation_config.json, model.safetensors    the model, float32
     tokenizer.json, tokenizer_config.json                      of the corpus
-    training.jsonl                                             see log.py
+    training.jsonl                                             see notes.py
 
 While it runs, `.NAME.partial` beside the target holds training.jsonl and, in scratch/, the last two
 checkpoints; the same command continues from the last of them, bitwise on one process.
