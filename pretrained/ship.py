@@ -24,17 +24,20 @@ from recallgap.evaluate import EvaluateConfig
 from recallgap.recall import LabelConfig
 from recallgap.report.curve_page import write_curves
 from recallgap.report.curves import open_curves
+from recallgap.staging import stage
 
 HERE = Path(__file__).parent
 MAX_CHANGE = 1e-3
 THRESHOLDS = (100, 1250)
-COPIED = (
+SHIPPED = (
+    "README.md",
     "config.json",
     "generation_config.json",
+    "model.safetensors",
+    "recall-curve.png",
     "tokenizer.json",
     "tokenizer_config.json",
     "training.jsonl",
-    "meta.json",
 )
 
 
@@ -61,12 +64,27 @@ def rounded(source, target):
     (target / "config.json").write_text(json.dumps({**settings, "dtype": "bfloat16"}, indent=2) + "\n")
 
 
-def card(run, name, before, losses, stored, sweep):
+def write_folder(target, run, source, stored):
+    """The shipped folder: an artifact like the run, with the weights as they are stored."""
+    plan = {"kind": run.meta["kind"], "config": run.config, "inputs": run.inputs}
+    with stage(target, **plan, overwrite=True) as staging:
+        for file in SHIPPED:
+            with staging.write(file) as half:
+                shutil.copyfile(source / file, half)
+        staging.results = {**run.results, "stored": stored, "run": run.fingerprint}
+        staging.run = json.loads((run.path / "run.json").read_text())
+
+
+def card(run, name, before, after, agrees, sweep):
     """README.md: what the checkpoint is, how it was made and what it can do."""
+    losses = after if agrees else before
     config, results = run.config, run.results
     mixers = [layer["mixer"] for layer in config["model"]["layers"]]
     speed = json.loads((run.path / "run.json").read_text())
-    change = max(abs(losses[key][1] - before[key][1]) for key in losses)
+    change = max(abs(after[key][1] - before[key][1]) for key in before)
+    stored = f"bfloat16, which moved the losses below by at most {change:.1e} nats"
+    if not agrees:
+        stored = f"float32, as bfloat16 would have moved the losses below by up to {change:.1e} nats"
     lines = [
         f"# {name}",
         "",
@@ -83,7 +101,7 @@ def card(run, name, before, losses, stored, sweep):
         f"{config['seed']}. {sweep}",
         f"- **Made in** {speed['wall_seconds'] / 60:.0f} minutes on {speed['device']}, {speed['threads']} "
         f"thread(s), {speed['tokens_per_second']:,.0f} tokens/s, on a machine that did other work as well.",
-        f"- **Weights**: {stored}; that moved the losses below by at most {change:.1e} nats.",
+        f"- **Weights**: {stored}.",
         "",
         "Perplexity on `pretrained/minipile/valid.jsonl.zst`, each token given what precedes it in its "
         "context; an AR hit's bigram occurs at most so often in the train text:",
@@ -154,15 +172,14 @@ def main():
         rounded(args.run, folder / name)
         after = losses_by_slice(folder / name, corpus, labels, folder / "after", context_len)
         agrees = all(abs(after[key][1] - before[key][1]) < MAX_CHANGE for key in before)
-        source, losses = (folder / name, after) if agrees else (args.run, before)
-        target = HERE / name
-        target.mkdir(exist_ok=True)
-        for file in (*COPIED, "model.safetensors"):
-            shutil.copyfile((args.run if file == "meta.json" else source) / file, target / file)
+        source = folder / (name if agrees else "as-it-is")
+        if not agrees:
+            shutil.copytree(args.run, source)
         write_curves(open_curves([args.run]), folder / "curves")
-        shutil.copyfile(folder / "curves" / "recall-curve.png", target / "recall-curve.png")
-        stored = "bfloat16" if agrees else "float32 (bfloat16 would have moved the losses by more than 1e-3)"
-        (target / "README.md").write_text(card(run, name, before, losses, stored, sweep_line(args.sweep)))
+        shutil.copyfile(folder / "curves" / "recall-curve.png", source / "recall-curve.png")
+        (source / "README.md").write_text(card(run, name, before, after, agrees, sweep_line(args.sweep)))
+        target = HERE / name
+        write_folder(target, run, source, "bfloat16" if agrees else "float32")
     print((target / "README.md").read_text())
 
 
