@@ -125,8 +125,11 @@ class RecallGapForCausalLM(PreTrainedModel, GenerationMixin):
                 nn.init.zeros_(module.bias)
 
     @can_return_tuple
-    def forward(self, input_ids, attention_mask=None, labels=None, logits_to_keep=0, **kwargs):
-        """Logits of every position, or of the last `logits_to_keep`; with labels (B, T) the shifted loss too.
+    def forward(
+        self, input_ids, attention_mask=None, labels=None, logits_to_keep=0, return_logits=True, **kwargs
+    ):
+        """Logits of every position, or of the last `logits_to_keep`; with labels (B, T) the shifted loss too,
+        or alone without `return_logits` (whoever wraps the model then has none to copy).
 
         attention_mask (B, T): 0 for padding, which may stand on either side of a row but not inside it.
         """
@@ -148,7 +151,7 @@ class RecallGapForCausalLM(PreTrainedModel, GenerationMixin):
         loss = self.loss_function(logits_BTV, labels, vocab_size=self.config.vocab_size, **kwargs)
         if self.training:
             loss = loss + _auxiliary_loss(context, labels, kwargs.get("num_items_in_batch"))
-        return CausalLMOutput(loss=loss, logits=logits_BTV)
+        return CausalLMOutput(loss=loss, logits=logits_BTV if return_logits else None)
 
     def prepare_inputs_for_generation(self, input_ids, attention_mask=None, logits_to_keep=0, **kwargs):  # noqa: ARG002
         """Every step runs the whole sequence: no cache is kept."""

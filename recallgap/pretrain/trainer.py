@@ -72,6 +72,12 @@ class Pretrainer(Trainer):
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        """The loss alone: accelerate would make float32 of logits that nobody reads."""
+        return super().compute_loss(
+            model, {**inputs, "return_logits": False}, return_outputs, num_items_in_batch
+        )
+
     def training_step(self, model, inputs, num_items_in_batch=None):
         loss = super().training_step(model, inputs, num_items_in_batch)
         if not torch.isfinite(loss):
