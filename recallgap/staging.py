@@ -22,6 +22,8 @@ from recallgap.progress import note
 
 VERSIONED_PACKAGES = ("numpy", "numba", "pyarrow", "tokenizers", "transformers", "torch")
 OWN_FILES = ("meta.json", "run.json", "plan.json", ".lock")
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says of a full disk."""
 SCRATCH = "scratch"
 """Folder in a staging folder for what a long job needs to continue; it is not part of the artifact."""
 
@@ -97,7 +99,7 @@ class Staging:
         """A path to write to; the file takes its name, synced to disk, only when the block ends well."""
         half = self.path / f"{name}.half"
         yield half
-        _sync(half)
+        sync(half)
         os.rename(half, self.path / name)
 
 
@@ -126,7 +128,7 @@ def stage(target, *, kind, config, inputs, overwrite=False):
         note(f"{doing}: interrupted; what was finished is kept, and the same command goes on")
         raise
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in FULL:
             raise
         kept = len(_finished_files(folder))
         raise ArtifactError(
@@ -172,7 +174,7 @@ def _lock_file(folder, doing):
         folder.mkdir(parents=True, exist_ok=True)
         return open(folder / ".lock", "w")
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in FULL:
             raise
         raise ArtifactError(f"{doing}: cannot write there ({error}); choose another output") from None
 
@@ -228,11 +230,11 @@ def _finish(staging, target, plan, started):
     (folder / "plan.json").unlink()
     (folder / ".lock").unlink()
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
-    _sync(folder)
+    sync(folder)
     if target.exists():
         shutil.rmtree(target)
     os.rename(folder, target)
-    _sync(target.parent)
+    sync(target.parent)
 
 
 def _run_record(started):
@@ -248,7 +250,8 @@ def _pretty(value):
     return json.dumps(value, indent=2, sort_keys=True) + "\n"
 
 
-def _sync(path):
+def sync(path):
+    """What was written to a file, or the names in a folder, are on the disk afterwards."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -5,7 +5,6 @@ run needs. It sees one epoch, whose sampler yields the contexts of the whole run
 """
 
 import contextlib
-import errno
 import math
 import os
 import shutil
@@ -29,6 +28,7 @@ from recallgap.pretrain.groups import parameter_groups
 from recallgap.pretrain.order import Positions, as_batch, documents_of
 from recallgap.pretrain.schedule import learning_rate_share
 from recallgap.progress import note
+from recallgap.staging import FULL, sync
 
 KEPT_CHECKPOINTS = 2
 LEAST_FREE = 1 << 20
@@ -169,10 +169,10 @@ class Pretrainer(Trainer):
         self._barrier()
         if main:
             for path in (half / name).rglob("*"):
-                _sync(path)
+                sync(path)
             shutil.rmtree(self.folder / name, ignore_errors=True)  # a damaged one that was passed over
             os.rename(half / name, self.folder / name)
-            _sync(self.folder)
+            sync(self.folder)
             for old in sorted(self.folder.glob("checkpoint-*"), key=_step_of)[:-KEPT_CHECKPOINTS]:
                 shutil.rmtree(old)
         self._barrier()
@@ -244,17 +244,9 @@ def last_readable(folder):
 
 def _is_full(error, folder):
     """Whether writing failed for want of space; torch's error for it does not say so."""
-    known = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "space left" in str(error)
+    known = getattr(error, "errno", None) in FULL or "space left" in str(error)
     return known or shutil.disk_usage(folder).free < LEAST_FREE
 
 
 def _step_of(path):
     return int(path.name.rpartition("-")[2])
-
-
-def _sync(path):
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -7,8 +7,8 @@ from recallgap.artifact import open_artifact
 from recallgap.report import text
 from recallgap.report.curve_figures import FIGURES, LOG_FROM, SHARES_SHOWN, STRETCHES, draw
 from recallgap.report.curves import MIN_GAP, RECALL_MARGIN, recall_appears
-from recallgap.report.drawing import save
-from recallgap.report.markup import Bullets, Heading, Paragraph, Picture, markdown, page_html
+from recallgap.report.files import write_files
+from recallgap.report.markup import Bullets, Heading, Paragraph, Picture
 from recallgap.report.runs import SLICES
 from recallgap.report.tables import Table, csv_text
 from recallgap.slices.intervals import Interval
@@ -60,25 +60,14 @@ def write_curves(curves, out, *, overwrite=False):
 
 def _write_files(curves, staging):
     figures = {name: figure for name in FIGURES if (figure := draw(name, curves))}
-    svg_of = {}
-    for name, figure in figures.items():
-        for suffix in ("png", "svg"):
-            with staging.write(f"{name}.{suffix}") as path:
-                save(figure, path, suffix)
-        svg_of[name] = (staging.path / f"{name}.svg").read_text()
-    blocks = page_blocks(curves, list(figures))
     texts = {
-        "report.md": markdown(blocks),
-        "report.html": page_html(blocks, svg_of),
         "table.csv": csv_text(curve_rows(curves)),
         "table.json": json.dumps(curve_rows(curves), indent=1) + "\n",
         "evaluations.csv": csv_text(evaluation_rows(curves)),
     }
     if gaps := gap_rows(curves):
         texts["gaps.csv"] = csv_text(gaps)
-    for name, content in texts.items():
-        with staging.write(name) as path:
-            path.write_text(content)
+    write_files(staging, figures, page_blocks(curves, list(figures)), texts)
 
 
 def page_blocks(curves, figures):

@@ -3,9 +3,8 @@
 import json
 
 from recallgap.artifact import open_artifact
-from recallgap.report.drawing import save
 from recallgap.report.figures import FIGURES, draw
-from recallgap.report.markup import markdown, page_html
+from recallgap.report.files import write_files
 from recallgap.report.page import page_blocks
 from recallgap.report.tables import csv_text, main_rows, slice_rows
 from recallgap.staging import stage, up_to_date
@@ -26,20 +25,9 @@ def write_report(gap, out, *, cap_shares=False, overwrite=False):
 
 def _write_files(gap, staging, cap_shares):
     figures = {name: figure for name in FIGURES if (figure := draw(name, gap))}
-    svg_of = {}
-    for name, figure in figures.items():
-        for suffix in ("png", "svg"):
-            with staging.write(f"{name}.{suffix}") as path:
-                save(figure, path, suffix)
-        svg_of[name] = (staging.path / f"{name}.svg").read_text()
-    blocks = page_blocks(gap, list(figures), cap_shares=cap_shares)
     texts = {
-        "report.md": markdown(blocks),
-        "report.html": page_html(blocks, svg_of),
         "table.csv": csv_text(main_rows(gap)),
         "table.json": json.dumps(main_rows(gap), indent=1) + "\n",
         "slices.csv": csv_text(slice_rows(gap)),
     }
-    for name, content in texts.items():
-        with staging.write(name) as path:
-            path.write_text(content)
+    write_files(staging, figures, page_blocks(gap, list(figures), cap_shares=cap_shares), texts)
