@@ -1,18 +1,20 @@
 """Losses by slice during training, and the counts of what was seen, against literal readings."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from recallgap.corpus import write_corpus
 from recallgap.errors import ConfigError
 from recallgap.evaluate.heads import choose_head
 from recallgap.models import RecallGapForCausalLM
 from recallgap.pretrain.order import DataOrder, PackedContexts
 from recallgap.pretrain.recall import RecallWatch, SeenCounts, make_labels
 from recallgap.recall import LabelConfig
-from tests.pretrain_cases import T, corpora, corpus, model_config
+from tests.pretrain_cases import T, V, corpora, corpus, model_config
 
 MAX_TRAIN_COUNT = 20
 
@@ -115,6 +117,15 @@ def test_counts_of_what_was_seen(watched):
     hits = watch.scored_CT & (watch.distance_CT > 0) & (found_CT <= MAX_TRAIN_COUNT)
     assert sums["ar_hit_seen"] == {"n": int(hits.sum()), "loss_sum": float(hits.sum())}
     assert sums["ar_hit_seen"]["n"] + sums["other_seen"]["n"] == sums["all"]["n"]
+
+
+def test_the_first_token_of_a_context_ends_no_bigram_that_is_counted(tmp_path):
+    """Its key, 0, is that of the bigram (0, 0), which is an ordinary one where 0 ends no document."""
+    zeros = write_corpus(tmp_path / "zeros", [np.zeros(6 * T, int)], vocab_size=V)
+    dataset = PackedContexts(zeros, T)
+    watch = SimpleNamespace(ids_CT=np.zeros((1, T), np.int64))
+    found_CT = SeenCounts(watch, dataset, DataOrder(6, 0)).advance_to(4)
+    assert found_CT[0, 1:].tolist() == [4 * (T - 1)] * (T - 1)
 
 
 def test_labels_of_something_else_are_refused(watched, tmp_path):
