@@ -25,9 +25,11 @@ MAY_IMPORT = {
     "models": BASE,
     "evaluate": BASE | {"corpus", "models"},
     "pretrain": BASE | {"corpus", "counts", "recall", "models", "evaluate"},
+    "mqar": BASE | {"models", "recall", "report"},
+    "theory": BASE | {"models", "recall", "report"},
     "pipeline": ANALYSIS | {"evaluate"},
     "demo": ANALYSIS | {"evaluate", "pipeline"},
-    "cli": ANALYSIS | {"models", "evaluate", "pretrain", "pipeline", "demo"},
+    "cli": ANALYSIS | {"models", "evaluate", "pretrain", "pipeline", "demo", "mqar", "theory"},
     "__init__": set(),
 }
 LIGHT = ("corpus", "counts", "recall", "slices", "report", *BASE)

@@ -1,0 +1,4 @@
+"""MQAR, multi-query associative recall: data, sweeps of models over it, and figures.
+
+Source: Zoology (arXiv 2312.04927), section 3.2 and appendices E and F.
+"""
