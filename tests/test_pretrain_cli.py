@@ -121,6 +121,14 @@ def test_labels_with_a_threshold_of_their_own(folder):
         invoke(*command(folder, "pretrain", "--labels", str(labels), "--max-train-count", "3"))
 
 
+@pytest.mark.parametrize("verb", ["pretrain", "sweep"])
+def test_thresholds_reach_the_labels(folder, verb):
+    settings = [*SMALL, "learning_rate=1e-4,1e-2"] if verb == "sweep" else SMALL
+    invoke(*command(folder, verb, "--rate-per-million", "2.5", settings=settings))
+    (labels,) = folder.glob("recall-*/labels-*" if verb == "pretrain" else "out/recall-*/labels-*")
+    assert json.loads((labels / "meta.json").read_text())["config"]["rate_per_million"] == 2.5
+
+
 def test_grids():
     points = grid(["a=1,2", "b=x", "c=3,4"])
     assert [name for name, _ in points] == ["a=1,c=3", "a=1,c=4", "a=2,c=3", "a=2,c=4"]

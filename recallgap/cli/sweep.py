@@ -26,6 +26,9 @@ def sweep(
     max_train_count: Annotated[
         int | None, typer.Option(help="An AR hit's bigram occurs at most so often in training [1250].")
     ] = None,
+    rate_per_million: Annotated[
+        float | None, typer.Option(help="The same per million training tokens.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     device_batch_size: Annotated[int, typer.Option(help="Contexts per forward; speed and memory only.")] = 8,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the model with torch.compile.")] = False,
@@ -39,7 +42,7 @@ def sweep(
     from recallgap.pretrain.sweep import sweep as run
     from recallgap.recall import open_labels
 
-    thresholds = {"max_train_count": max_train_count}
+    thresholds = {"max_train_count": max_train_count, "rate_per_million": rate_per_million}
     refuse_both(labels, thresholds)
     table = run(
         recipe,
