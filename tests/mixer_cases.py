@@ -11,6 +11,7 @@ D_MODEL, CONTEXT_LEN, VOCAB_SIZE = 16, 24, 7
 TABLE = {**MIXERS, **STATE_MIXERS}
 CASES = {
     "attention": [{"n_heads": 2}, {"n_heads": 4, "n_kv_heads": 2, "qk_norm": True}],
+    "autocorr_conv": [{"n_lags": 3}, {"n_lags": 30}],
     "base_conv": [{}, {"kernel_len": None}, {"kernel_len": None, "implicit": True}],
     "rwkv": [{}],
     "selective_attention": [
@@ -37,6 +38,7 @@ CASES = {
     "mlp": [{}],
     "rwkv_channel_mix": [{}],
     "identity": [{}],
+    "echo": [{}],
 }
 """Options of each variant to test. A name without a row fails test_every_mixer_has_a_case."""
 

@@ -1,6 +1,7 @@
 """Sequence mixers, one file each, to be read beside its paper. To add one: a file here and a line below."""
 
 from recallgap.models.mixers.attention import Attention
+from recallgap.models.mixers.autocorr_conv import AutocorrConv
 from recallgap.models.mixers.base_conv import BaseConv
 from recallgap.models.mixers.based import Based
 from recallgap.models.mixers.delta_net import DeltaNet
@@ -18,6 +19,7 @@ from recallgap.models.mixers.sliding_attention import SlidingAttention
 
 MIXERS = {
     "attention": Attention,
+    "autocorr_conv": AutocorrConv,
     "base_conv": BaseConv,
     "based": Based,
     "delta_net": DeltaNet,
