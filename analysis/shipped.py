@@ -14,13 +14,13 @@ from pathlib import Path
 import recallgap as rg
 from recallgap.corpus import BuildConfig
 from recallgap.evaluate import EvaluateConfig
+from recallgap.models.small_recipes import SMALL_RECIPES
 from recallgap.recall import LabelConfig
 from recallgap.report import text
 from recallgap.report.curve_page import write_curves
 from recallgap.report.curves import open_curves
 
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
-BASELINE = "attention-3m"
 THRESHOLDS = (
     ("9 (the paper's rate, 0.125 per million)", {"max_train_count": 9}),
     ("100", {"max_train_count": 100}),
@@ -32,8 +32,7 @@ CONTEXT_LEN = 512
 
 def checkpoints():
     """Folders of the shipped checkpoints, the baseline first."""
-    found = sorted(path.parent for path in PRETRAINED.glob("*/model.safetensors"))
-    return sorted(found, key=lambda path: path.name != BASELINE)
+    return [PRETRAINED / name for name in SMALL_RECIPES if (PRETRAINED / name / "model.safetensors").exists()]
 
 
 def rows_at(what, thresholds, losses, corpus, counts, out):
@@ -44,7 +43,7 @@ def rows_at(what, thresholds, losses, corpus, counts, out):
         out / f"labels-{thresholds['max_train_count']}",
         config=LabelConfig(context_len=CONTEXT_LEN, **thresholds),
     )
-    gap = rg.compare(losses[0], losses[1:], labels, out=out / f"gap-{thresholds['max_train_count']}")
+    gap = rg.compare(losses[0], losses[1:], labels)
     share_of_tokens = text.percent(gap.table()[0]["ar_token_share"])
     yield f"| **at most {what}: {share_of_tokens} of tokens** | | | | | | |"
     for row in gap.table():
