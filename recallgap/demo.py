@@ -26,7 +26,7 @@ from recallgap.registry import pick
 SHIPPED, CLONED = Path(__file__).parent / "shipped", Path(__file__).resolve().parents[1] / "pretrained"
 PRETRAINED = SHIPPED if SHIPPED.is_dir() else CLONED
 SEPARATOR = "<|endoftext|>"
-SHIPPED_MODELS = ("attention-3m", "base-conv-3m")
+SHIPPED_MODELS = ("attention-3m", "base-conv-3m", "base-conv-programmatic-3m", "hyena-3m")
 """The baseline first."""
 SHIPPED_CONTEXT = 512
 CONTEXT_LEN, WINDOW = 1024, 64
