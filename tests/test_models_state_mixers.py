@@ -65,6 +65,12 @@ def test_rwkv_channel_mix_equals_its_equation():
     assert_same(mixer, x_BTD, lambda: run(mixer, x_BTD, context), slow)
 
 
+@pytest.mark.parametrize(("name", "share"), [("identity", 0.0), ("echo", 1.0)])
+def test_mixers_without_weights_give_nothing_or_their_input(name, share):
+    x_BTD, context = random_input()
+    assert torch.equal(build_mixer(name, {})(x_BTD, context), share * x_BTD)
+
+
 @pytest.mark.parametrize("name", ["swiglu", "mlp"])
 def test_mlps_begin_as_gpt_2s(name):
     """Section 2.3: N(0, 0.02), divided by sqrt(2 layers) into the residual stream; no bias but 0."""

@@ -16,9 +16,11 @@ from recallgap.cli import (
     label,
     merge,
     model,
+    mqar,
     pretrain,
     report,
     sweep,
+    theory,
 )
 from recallgap.cli import list as listing
 from recallgap.errors import RecallGapError
@@ -44,6 +46,8 @@ app.command("model")(model.model)
 app.command("pretrain")(pretrain.pretrain)
 app.command("sweep")(sweep.sweep)
 app.add_typer(corpus.app, name="corpus")
+app.add_typer(mqar.app, name="mqar")
+app.add_typer(theory.app, name="theory")
 
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "68719476736"}

@@ -177,9 +177,23 @@ class Identity(nn.Module):
         return 0
 
 
+class Echo(Identity):
+    """y = x: the block adds its normed stream to itself, as zoology's does where its state mixer is torch's
+    Identity."""
+
+    def forward(self, x_BTD, context):  # noqa: ARG002
+        return x_BTD
+
+
 def _refuse_no_width(kind, expand):
     if expand < 1:
         raise ConfigError(f"{kind}: expand is {expand}, but an inner width of at least the model's is needed")
 
 
-STATE_MIXERS = {"swiglu": SwiGLU, "mlp": MLP, "rwkv_channel_mix": RWKVChannelMix, "identity": Identity}
+STATE_MIXERS = {
+    "swiglu": SwiGLU,
+    "mlp": MLP,
+    "rwkv_channel_mix": RWKVChannelMix,
+    "identity": Identity,
+    "echo": Echo,
+}

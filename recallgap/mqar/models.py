@@ -1,0 +1,81 @@
+"""The models that are trained on MQAR: one mixer in every layer, with the options of the authors' runs.
+
+Options as in zoology's experiments (tag iclr24): one attention head, BaseConv filters of 3 taps and of the
+context's length in turn, H3 with a state as large as the context and heads of 2. Ours: RetNet with one head
+too, windows of a quarter of the context, as many autocorrelation lags as a sequence has pairs, each of which
+may stand at a distance of its own. Ours attend with rotary positions, theirs with learned ones.
+Legend: L layers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from recallgap.registry import pick
+
+WINDOW_SHARE = 4
+"""A sliding window sees one of so many tokens of the context."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a model of the sweeps is built."""
+
+    layers: Callable
+    """(L, MqarConfig) -> its layers, as `RecallGapConfig` takes them."""
+    attends: bool = False
+    """It has the layers of attention (the released code gives attention fewer)."""
+
+
+def _alike(mixer, **options):
+    return lambda L, task: L * [{"mixer": mixer, **options}]  # noqa: ARG005
+
+
+def _base_conv(L, task):  # noqa: ARG001
+    short = {"mixer": "base_conv", "kernel_len": 3}
+    long = {"mixer": "base_conv", "kernel_len": None, "implicit": True}
+    return [(short, long)[layer % 2] for layer in range(L)]
+
+
+def _h3(L, task):
+    return L * [{"mixer": "h3", "d_state": task.context_len + task.context_len % 2, "head_dim": 2}]
+
+
+def _sliding_attention(L, task):
+    window = max(task.context_len // WINDOW_SHARE, 1)
+    return L * [{"mixer": "sliding_attention", "n_heads": 1, "window": window}]
+
+
+def _autocorr_conv(L, task):
+    return L * [{"mixer": "autocorr_conv", "n_lags": task.n_pairs}]
+
+
+MODELS = {
+    "attention": Model(_alike("attention", n_heads=1), attends=True),
+    "sliding_attention": Model(_sliding_attention, attends=True),
+    "base_conv": Model(_base_conv),
+    "hyena": Model(_alike("hyena")),
+    "h3": Model(_h3),
+    "rwkv": Model(_alike("rwkv")),
+    "retnet": Model(_alike("retnet", n_heads=1)),
+    "autocorr_conv": Model(_autocorr_conv),
+}
+"""Name -> how it is built; the order of tables and figures."""
+
+
+def model_config(point, training):
+    """The `RecallGapConfig` of a point of a sweep; ConfigError where its width does not fit its mixer."""
+    from recallgap.models.config import RecallGapConfig
+
+    model = pick("model", MODELS, point.model)
+    L = training.n_attention_layers if model.attends else training.n_layers
+    return RecallGapConfig(
+        vocab_size=point.task.vocab_size,
+        d_model=point.width,
+        layers=model.layers(L, point.task),
+        state_mixer=training.state_mixer,
+        norm="layernorm",
+        embed_norm=training.embed_norm,
+        tie_word_embeddings=not training.embed_norm,
+        context_len=point.task.context_len,
+        dropout=training.embed_dropout,
+    )
