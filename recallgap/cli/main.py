@@ -53,7 +53,7 @@ app.add_typer(theory.app, name="theory")
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "68719476736"}
 """glibc gives large blocks back to the system and takes them anew at each operation, unless told otherwise
 before the program starts: a training step on a CPU is up to 5 times slower (docs/lab-notes.md)."""
-TRAINING = ("pretrain", "sweep")
+TRAINING = ("pretrain", "sweep", "mqar")
 
 
 def main():
