@@ -65,8 +65,8 @@ def entropy(p):
     >>> float(entropy(0.5)), float(entropy(0.0))
     (1.0, 0.0)
     """
-    q = np.clip(np.stack([p, 1 - np.asarray(p)]), 1e-300, 1)
-    return -(q * np.log2(q)).sum(axis=0) + 0.0
+    q = np.stack([p, 1 - np.asarray(p)])
+    return -(q * np.log2(np.where(q > 0, q, 1))).sum(axis=0) + 0.0  # 0 log 0 is 0, and -0.0 is 0.0
 
 
 def bits_needed(accuracy, n):
