@@ -213,6 +213,16 @@ def test_all_options_reach_the_data(tmp_path):
     assert np.array_equal(np.load(tmp_path / "c" / "ids.npy"), expected)
 
 
+def test_what_is_no_number_or_generator_is_refused():
+    for wrong in ({"n_pairs": 2.5}, {"context_len": "64"}, {"vocab_size": None}):
+        with pytest.raises(ConfigError, match="must be a whole number from 1 on"):
+            MqarConfig(**wrong)
+    with pytest.raises(ConfigError, match="alpha is None"):
+        MqarConfig(alpha=None)
+    with pytest.raises(ConfigError, match="rng is 7, but a generator is needed"):
+        generate(MqarConfig(), 1, 7)
+
+
 def test_what_the_command_refuses(tmp_path):
     with pytest.raises(ConfigError, match="0 sequences were asked for"):
         run("-o", tmp_path / "d", "--sequences", 0)

@@ -111,6 +111,8 @@ def test_settings_change_lists_training_and_tasks():
         (["learning_rates=0"], r"learning_rates of a sweep hold \[0.0\], but positive numbers"),
         (["batch_sizes=8,16"], "a sweep of 1 tasks has 2 batch sizes"),
         (["n_pairs=17"], "context_len is 64, but 17 pairs and 17 queries of 2 tokens each need at least 68"),
+        (["seeds=-1"], r"seeds of a sweep are \[-1\], but a seed is not negative"),
+        (["stop_at=nan"], "stop_at is nan, but an accuracy is needed"),
         (["tasks=n64-p5"], "unknown task of the sweep 'n64-p5'. Did you mean"),
     ],
 )

@@ -40,9 +40,11 @@ def tiny_cli(out, *arguments):
     return cli("-o", out, "--models", "attention", "--device", "cpu", *chosen, *arguments)
 
 
-def test_a_width_that_fits_no_head_is_refused_before_anything_runs(tmp_path):
+def test_what_cannot_be_trained_is_refused_before_anything_runs(tmp_path):
     with pytest.raises(ConfigError, match="attention: 1 heads of a width of 9 are 9 wide, but rotary"):
         sweep(tiny(settings=["widths=8,9"]), tmp_path / "out")
+    with pytest.raises(ConfigError, match="an epoch has only 32 sequences: choose smaller batches"):
+        sweep(tiny(settings=["batch_sizes=33"]), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -128,7 +128,7 @@ def test_crowded_distances_are_given_in_every_way_in_which_no_queries_meet(steps
 
 REFUSED = [
     ({"fillers": "none"}, "unknown filler 'none'"),
-    ({"n_pairs": 0}, "n_pairs is 0, but must be at least 1"),
+    ({"n_pairs": 0}, "n_pairs is 0, but must be a whole number from 1 on"),
     ({"n_passes": 0}, "n_passes is 0"),
     ({"n_overwritten": -1}, "n_overwritten is -1"),
     ({"key_len": 0}, "key_len is 0"),

@@ -47,7 +47,7 @@ class Heads(nn.Module):
         if self.d_head % 2:
             raise ConfigError(
                 f"{kind}: {self.n_heads} heads of a width of {d_model} are {self.d_head} wide, "
-                "but rotary positions turn pairs: choose n_heads for an even width"
+                "but rotary positions turn pairs: choose n_heads or the width so that they are even"
             )
         self.base, self.place = options.rotary_base, place
         kv_width = self.n_kv_heads * self.d_head

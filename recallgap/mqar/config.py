@@ -6,6 +6,7 @@ target of a query stands at the last token of its key and is the key's value.
 """
 
 import math
+import numbers
 from dataclasses import dataclass
 
 from recallgap.errors import ConfigError
@@ -48,10 +49,21 @@ class MqarConfig:
 
     def __post_init__(self):
         pick("filler", FILLERS, self.fillers)
-        for name, least in (("n_pairs", 1), ("n_passes", 1), ("n_overwritten", 0), ("key_len", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} is {getattr(self, name)}, but must be at least {least}")
-        if not (math.isfinite(self.alpha) and self.alpha >= 0):
+        wholes = {
+            "vocab_size": 1,
+            "context_len": 1,
+            "n_pairs": 1,
+            "n_passes": 1,
+            "n_overwritten": 0,
+            "key_len": 1,
+        }
+        for name, least in wholes.items():
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Integral) or value < least:
+                raise ConfigError(
+                    f"an MQAR task: {name} is {value!r}, but must be a whole number from {least} on"
+                )
+        if not (isinstance(self.alpha, numbers.Real) and math.isfinite(self.alpha) and self.alpha >= 0):
             raise ConfigError(f"alpha is {self.alpha}, but a power law needs a finite alpha of at least 0")
         if self.n_overwritten > self.n_pairs:
             raise ConfigError(

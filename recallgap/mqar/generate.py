@@ -30,6 +30,10 @@ def generate(config, n_sequences, rng):
     >>> targets[0].tolist()
     [-100, -100, -100, -100, 10, -100, -100, -100, 6, -100]
     """
+    if not isinstance(rng, np.random.Generator):
+        raise ConfigError(
+            f"making MQAR sequences: rng is {rng!r}, but a generator is needed: np.random.default_rng(seed)"
+        )
     if n_sequences < 0:
         raise ConfigError(f"n_sequences is {n_sequences}, but must be at least 0")
     ids_BT = np.zeros((n_sequences, config.context_len), np.int64)

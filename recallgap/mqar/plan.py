@@ -54,6 +54,8 @@ class Training:
         for name in ("n_layers", "n_attention_layers", "epochs", "epoch_sequences", "eval_sequences"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, but at least 1 is needed")
+        if math.isnan(self.stop_at):
+            raise ConfigError("stop_at is nan, but an accuracy is needed; above 1 no training stops early")
         for name, end in (("embed_dropout", 1), ("warmup", 1), ("weight_decay", math.inf)):
             if not 0 <= getattr(self, name) < end:
                 raise ConfigError(f"{name} is {getattr(self, name)}, but must be from 0 to below {end}")
@@ -121,6 +123,8 @@ class Sweep:
             )
         for name in self.models:
             pick("model", MODELS, name)
+        if min(self.seeds) < 0:
+            raise ConfigError(f"seeds of a sweep are {list(self.seeds)}, but a seed is not negative")
         for name in ("widths", "batch_sizes", "learning_rates"):
             wrong = [value for value in getattr(self, name) if not 0 < value < math.inf]
             if wrong:

@@ -60,12 +60,17 @@ def sweep(plan, out, *, options=None, overwrite=False):
 
 
 def check(plan):
-    """ConfigError where a model of the sweep cannot be built: told before anything is trained."""
+    """ConfigError where a model cannot be built or an epoch is less than a step: before any training."""
     import torch
 
     from recallgap.models.lm import RecallGapForCausalLM
     from recallgap.mqar.models import model_config
 
+    if max(plan.batch_sizes) > plan.training.epoch_sequences:
+        raise ConfigError(
+            f"batch_sizes of a sweep are {list(plan.batch_sizes)}, but an epoch has only "
+            f"{plan.training.epoch_sequences} sequences: choose smaller batches or larger epochs"
+        )
     for point in plan.points:
         if (point.learning_rate, point.seed) == (plan.learning_rates[0], plan.seeds[0]):
             with torch.device("meta"):
