@@ -44,7 +44,7 @@ def in_lines(findings):
 
 
 def write_theory(out, names=(), *, n_instances, seed, overwrite=False):
-    """Run `verify` and write its findings and the complexity table (a minute or two more) into an artifact of
+    """Run `verify` and write its findings and the complexity table (20 seconds more) into an artifact of
     kind "theory"; returns the findings. The same arguments again only read them."""
     config = {"checks": list(names), "n_instances": n_instances, "seed": seed}
     plan = {"kind": "theory", "config": config, "inputs": {}}
