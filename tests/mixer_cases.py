@@ -13,6 +13,7 @@ CASES = {
     "attention": [{"n_heads": 2}, {"n_heads": 4, "n_kv_heads": 2, "qk_norm": True}],
     "autocorr_conv": [{"n_lags": 3}, {"n_lags": 30}],
     "base_conv": [{}, {"kernel_len": None}, {"kernel_len": None, "implicit": True}],
+    "block_attention": [{"n_heads": 2, "window": 5}, {"n_heads": 4, "n_kv_heads": 2, "window": 12}],
     "rwkv": [{}],
     "selective_attention": [
         {"n_heads": 2, "selection": "full"},

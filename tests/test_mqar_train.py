@@ -163,12 +163,13 @@ def test_layers_follow_the_training():
     task = MqarConfig(vocab_size=64, context_len=32, n_pairs=4)
     layers = {name: model_config(point(name, task=task), training).layers for name in MODELS}
     assert {name: len(entries) for name, entries in layers.items()} == {
-        name: 2 if name in ("attention", "sliding_attention") else 4 for name in MODELS
+        name: 2 if name.endswith("attention") else 4 for name in MODELS
     }
     assert [layer["kernel_len"] for layer in layers["base_conv"]] == [3, None, 3, None]
     assert layers["h3"][0]["d_state"] == 32
     assert layers["h3"][0]["head_dim"] == 2
     assert layers["attention"][0]["n_heads"] == 1
+    assert layers["sliding_attention"][0]["window"] == layers["block_attention"][0]["window"] == 8
     assert layers["autocorr_conv"][0]["n_lags"] == 4
     assert all(layer["state_mixer"] == {"name": "echo"} for entries in layers.values() for layer in entries)
 

@@ -2,8 +2,8 @@
 
 Options as in zoology's experiments (tag iclr24): one attention head, BaseConv filters of 3 taps and of the
 context's length in turn, H3 with a state as large as the context and heads of 2. Ours: RetNet with one head
-too, windows of a quarter of the context, as many autocorrelation lags as a sequence has pairs, each of which
-may stand at a distance of its own. Ours attend with rotary positions, theirs with learned ones.
+too, windows and blocks of a quarter of the context, as many autocorrelation lags as a sequence has pairs,
+each of which may stand at a distance of its own. Ours attend with rotary positions, theirs with learned ones.
 Legend: L layers.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from recallgap.registry import pick
 
 WINDOW_SHARE = 4
-"""A sliding window sees one of so many tokens of the context."""
+"""A window or a block holds one of so many tokens of the context."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,11 @@ def _h3(L, task):
     return L * [{"mixer": "h3", "d_state": task.context_len + task.context_len % 2, "head_dim": 2}]
 
 
-def _sliding_attention(L, task):
-    window = max(task.context_len // WINDOW_SHARE, 1)
-    return L * [{"mixer": "sliding_attention", "n_heads": 1, "window": window}]
+def _local(mixer):
+    def layers(L, task):
+        return L * [{"mixer": mixer, "n_heads": 1, "window": max(task.context_len // WINDOW_SHARE, 1)}]
+
+    return layers
 
 
 def _autocorr_conv(L, task):
@@ -51,7 +53,8 @@ def _autocorr_conv(L, task):
 
 MODELS = {
     "attention": Model(_alike("attention", n_heads=1), attends=True),
-    "sliding_attention": Model(_sliding_attention, attends=True),
+    "sliding_attention": Model(_local("sliding_attention"), attends=True),
+    "block_attention": Model(_local("block_attention"), attends=True),
     "base_conv": Model(_base_conv),
     "hyena": Model(_alike("hyena")),
     "h3": Model(_h3),

@@ -4,6 +4,7 @@ from recallgap.models.mixers.attention import Attention
 from recallgap.models.mixers.autocorr_conv import AutocorrConv
 from recallgap.models.mixers.base_conv import BaseConv
 from recallgap.models.mixers.based import Based
+from recallgap.models.mixers.block_attention import BlockAttention
 from recallgap.models.mixers.delta_net import DeltaNet
 from recallgap.models.mixers.gated_delta_net import GatedDeltaNet
 from recallgap.models.mixers.gla import GLA
@@ -22,6 +23,7 @@ MIXERS = {
     "autocorr_conv": AutocorrConv,
     "base_conv": BaseConv,
     "based": Based,
+    "block_attention": BlockAttention,
     "delta_net": DeltaNet,
     "gated_delta_net": GatedDeltaNet,
     "gla": GLA,
