@@ -165,9 +165,12 @@ class _FFTConv(torch.autograd.Function):
 def _chunks(x_BDT, n):
     """For groups of channels: their slice, and the indices of the parts of x to transform at a time."""
     B, D, _ = x_BDT.shape
-    on_cpu = x_BDT.device.type == "cpu"
-    for channels in _slices(D, max(1, TRANSFORM // n) if on_cpu else D):
-        yield channels, [(rows, channels) for rows in _slices(B, 1 if on_cpu else B)]
+    n_channels = n_rows = B * D
+    if x_BDT.device.type == "cpu":
+        n_channels = min(D, max(1, TRANSFORM // n))
+        n_rows = max(1, TRANSFORM // (n * n_channels))
+    for channels in _slices(D, n_channels):
+        yield channels, [(rows, channels) for rows in _slices(B, n_rows)]
 
 
 def _spectrum(x, n):
