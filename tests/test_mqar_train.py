@@ -170,7 +170,7 @@ def test_layers_follow_the_training():
     assert layers["h3"][0]["head_dim"] == 2
     assert layers["attention"][0]["n_heads"] == 1
     assert layers["sliding_attention"][0]["window"] == layers["block_attention"][0]["window"] == 8
-    assert layers["autocorr_conv"][0]["n_lags"] == 4
+    assert layers["autocorr_conv"][0]["n_lags"] == 8
     assert all(layer["state_mixer"] == {"name": "echo"} for entries in layers.values() for layer in entries)
 
 

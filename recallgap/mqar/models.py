@@ -2,8 +2,9 @@
 
 Options as in zoology's experiments (tag iclr24): one attention head, BaseConv filters of 3 taps and of the
 context's length in turn, H3 with a state as large as the context and heads of 2. Ours: RetNet with one head
-too, windows and blocks of a quarter of the context, as many autocorrelation lags as a sequence has pairs,
-each of which may stand at a distance of its own. Ours attend with rotary positions, theirs with learned ones.
+too; windows, blocks and numbers of autocorrelation lags of a quarter of the context (as many lags as there
+are pairs, which may each have a distance of its own, would do if the choice of lags never missed). Ours
+attend with rotary positions, theirs with learned ones.
 Legend: L layers.
 """
 
@@ -12,8 +13,8 @@ from dataclasses import dataclass
 
 from recallgap.registry import pick
 
-WINDOW_SHARE = 4
-"""A window or a block holds one of so many tokens of the context."""
+LOCAL_SHARE = 4
+"""A window, a block or the chosen lags are one of so many of the context's tokens."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,19 @@ def _h3(L, task):
     return L * [{"mixer": "h3", "d_state": task.context_len + task.context_len % 2, "head_dim": 2}]
 
 
+def _local_size(task):
+    return max(task.context_len // LOCAL_SHARE, 1)
+
+
 def _local(mixer):
     def layers(L, task):
-        return L * [{"mixer": mixer, "n_heads": 1, "window": max(task.context_len // WINDOW_SHARE, 1)}]
+        return L * [{"mixer": mixer, "n_heads": 1, "window": _local_size(task)}]
 
     return layers
 
 
 def _autocorr_conv(L, task):
-    return L * [{"mixer": "autocorr_conv", "n_lags": task.n_pairs}]
+    return L * [{"mixer": "autocorr_conv", "n_lags": _local_size(task)}]
 
 
 MODELS = {

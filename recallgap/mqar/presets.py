@@ -26,19 +26,18 @@ SMALL_TRAINING = Training(
     state_mixer="identity",
     embed_norm=True,
     embed_dropout=0.0,
-    epochs=12,
+    epochs=20,
     epoch_sequences=6400,
-    fresh=True,
     warmup=0.05,
     eval_sequences=500,
 )
-SMALL = {"learning_rates": (1e-3, 3e-3, 1e-2), "training": SMALL_TRAINING}
+SMALL = {"learning_rates": (2e-3, 6e-3), "training": SMALL_TRAINING}
 
 
 def small():
     """Figure 2's shape on two CPU cores in under an hour: N = 64, narrow models, a small vocabulary."""
     task = MqarConfig(vocab_size=256, context_len=64, n_pairs=4)
-    grid = {"widths": (16, 32, 64, 128), "tasks": (task,), "batch_sizes": (64,)}
+    grid = {"widths": (16, 32, 64, 128), "tasks": (task,), "batch_sizes": (32,)}
     return Sweep(**SMALL, varied="width", models=ALL, **grid)
 
 
@@ -78,7 +77,7 @@ def range_():
 
 def _appendix_f(varied, tasks, models, width=32):
     tasks = tuple(MqarConfig(**{"vocab_size": 256, "context_len": 64, "n_pairs": 4} | task) for task in tasks)
-    grid = {"widths": (width,), "tasks": tasks, "batch_sizes": (64,) * len(tasks)}
+    grid = {"widths": (width,), "tasks": tasks, "batch_sizes": (32,) * len(tasks)}
     return Sweep(**SMALL, varied=varied, models=models, **grid)
 
 
