@@ -41,12 +41,14 @@ class Progress:
 
     def _line(self):
         self.last_line, self.shown = time.monotonic(), self.done
-        seconds = max(self.last_line - self.start, 1e-9)
         of_total = f" of {self.total:,}" if self.total else ""
-        print(
-            f"{self.label}: {self.done:,}{of_total} {self.unit}, {self.done / seconds:,.0f} {self.unit}/s",
-            file=sys.stderr,
-        )
+        print(f"{self.label}: {self.done:,}{of_total} {self.unit}, {self._rate()}", file=sys.stderr)
+
+    def _rate(self):
+        per_second = self.done / max(self.last_line - self.start, 1e-9)
+        if per_second < 1:
+            return f"{60 * per_second:.1f} {self.unit}/min"
+        return f"{per_second:,.0f} {self.unit}/s"
 
 
 def note(message):

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+import recallgap
 from recallgap.cli import main as command
 from recallgap.corpus import BuildConfig, ContextPolicy, build_corpus, write_corpus
 from recallgap.counts import count_ngrams
@@ -62,3 +63,10 @@ def test_a_path_that_cannot_be_used_exits_with_2(kind, monkeypatch, capsys):
         command.main()
     assert stopped.value.code == 2
     assert capsys.readouterr().err.startswith("recallgap: reading or writing 'secret.txt'")
+
+
+def test_the_command_knows_its_version(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        command.app(["--version"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out == f"recallgap {recallgap.__version__}\n"

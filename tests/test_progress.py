@@ -1,5 +1,7 @@
 """Progress lines where stderr is no terminal."""
 
+import pytest
+
 from recallgap import progress
 
 
@@ -16,3 +18,14 @@ def test_nothing_done_says_nothing(capsys):
     with progress.Progress("count", total=10):
         pass
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rate"), [(5, "2 points/s"), (10, "1 points/s"), (40, "15.0 points/min")]
+)
+def test_slow_work_is_counted_by_the_minute(capsys, monkeypatch, seconds, rate):
+    now = iter([0.0, seconds, seconds, seconds])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with progress.Progress("sweep", unit="points") as shown:
+        shown.advance(10)
+    assert capsys.readouterr().err == f"sweep: 10 points, {rate}\n"

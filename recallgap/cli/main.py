@@ -2,9 +2,11 @@
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+import recallgap
 from recallgap.cli import (
     ar,
     compare,
@@ -27,11 +29,27 @@ from recallgap.errors import RecallGapError
 
 app = typer.Typer(
     name="recallgap",
-    help="Measures where one language model loses to another on real text.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool):
+    if wanted:
+        print(f"recallgap {recallgap.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+):
+    """Measures where one language model loses to another on real text."""
+
+
 app.command("info")(info.info)
 app.command("list")(listing.list_)
 app.command("count")(count.count)
