@@ -66,7 +66,7 @@ def distances():
 def pairs():
     """Appendix F, experiment 2: more and more pairs in a sequence."""
     tasks = [{"n_pairs": n} for n in (1, 2, 4, 8)]
-    return _appendix_f("pairs", tasks, ("attention", "base_conv", "rwkv", "retnet"), width=64)
+    return _appendix_f("pairs", tasks, ("attention", "base_conv", "rwkv", "retnet"))
 
 
 def range_():
@@ -75,9 +75,9 @@ def range_():
     return _appendix_f("range", tasks, ("attention", "sliding_attention", "block_attention", "base_conv"))
 
 
-def _appendix_f(varied, tasks, models, width=32):
+def _appendix_f(varied, tasks, models):
     tasks = tuple(MqarConfig(**{"vocab_size": 256, "context_len": 64, "n_pairs": 4} | task) for task in tasks)
-    grid = {"widths": (width,), "tasks": tasks, "batch_sizes": (32,) * len(tasks)}
+    grid = {"widths": (32,), "tasks": tasks, "batch_sizes": (32,) * len(tasks)}
     return Sweep(**SMALL, varied=varied, models=models, **grid)
 
 
