@@ -58,14 +58,14 @@ def _autocorr_conv(L, task):
 
 MODELS = {
     "attention": Model(_alike("attention", n_heads=1), attends=True),
-    "sliding_attention": Model(_local("sliding_attention"), attends=True),
-    "block_attention": Model(_local("block_attention"), attends=True),
     "base_conv": Model(_base_conv),
     "hyena": Model(_alike("hyena")),
     "h3": Model(_h3),
     "rwkv": Model(_alike("rwkv")),
     "retnet": Model(_alike("retnet", n_heads=1)),
     "autocorr_conv": Model(_autocorr_conv),
+    "sliding_attention": Model(_local("sliding_attention"), attends=True),
+    "block_attention": Model(_local("block_attention"), attends=True),
 }
 """Name -> how it is built; the order of tables and figures."""
 
