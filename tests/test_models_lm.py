@@ -354,6 +354,26 @@ def test_ids_and_lengths_beyond_the_model_are_refused():
             {"layers": [{"mixer": "base_conv", "kernel": 3}]},
             "unknown option of base_conv 'kernel'. Did you mean 'kern",
         ),
+        (
+            {"layers": [{"mixer": "block_attention", "window": "7"}]},
+            "block_attention: window is '7', but a whole number is needed",
+        ),
+        (
+            {"layers": [{"mixer": "sliding_attention", "window": 7.5}]},
+            "sliding_attention: window is 7.5, but a whole number is needed",
+        ),
+        (
+            {"layers": [{"mixer": "attention", "n_heads": True}]},
+            "attention: n_heads is True, but a whole number is needed",
+        ),
+        (
+            {"layers": [{"mixer": "base_conv", "kernel_len": "3"}]},
+            r"kernel_len is '3', but a whole number or nothing \(None\) is needed",
+        ),
+        (
+            {"layers": [{"mixer": "h3", "dt_min": None}]},
+            "h3: dt_min is None, but a number is needed",
+        ),
         ({"layers": [{"n_heads": 2}]}, "a layer is {'n_heads': 2}, but it must name its mixer"),
         ({"layers": []}, r"layers is \[\], but a list with one entry a layer"),
         ({"layers": "attention"}, "layers is 'attention', but a list"),

@@ -107,11 +107,14 @@ def test_settings_change_lists_training_and_tasks():
         (["widths=16.5"], "widths is '16.5', but a whole number is needed"),
         (["fresh=maybe"], "fresh is 'maybe', but true or false is needed"),
         (["epochs"], "--set epochs: a setting is NAME=VALUE"),
+        (["learning_rates="], "--set learning_rates=: a setting is NAME=VALUE, with a value"),
+        (["learning_rates=1.0000001e-3,1e-3"], "learning_rates of a sweep are .* each once"),
         (["widths=16,16"], r"widths of a sweep are \[16, 16\], but need at least one, each once"),
         (["learning_rates=0"], r"learning_rates of a sweep hold \[0.0\], but positive numbers"),
         (["batch_sizes=8,16"], "a sweep of 1 tasks has 2 batch sizes"),
         (["n_pairs=17"], "context_len is 64, but 17 pairs and 17 queries of 2 tokens each need at least 68"),
-        (["seeds=-1"], r"seeds of a sweep are \[-1\], but a seed is not negative"),
+        (["seeds=-1"], r"seeds of a sweep are \[-1\], but seeds go from 0 to 9223372036854775807"),
+        (["seeds=1e30"], "but seeds go from 0 to 9223372036854775807"),
         (["stop_at=nan"], "stop_at is nan, but an accuracy is needed"),
         (["tasks=n64-p5"], "unknown task of the sweep 'n64-p5'. Did you mean"),
     ],
@@ -119,6 +122,12 @@ def test_settings_change_lists_training_and_tasks():
 def test_a_setting_that_cannot_be_is_refused(settings, text):
     with pytest.raises(ConfigError, match=text):
         preset_sweep("small", settings=settings)
+
+
+@pytest.mark.parametrize(("name", "setting"), [("pairs", "n_pairs=2"), ("distances", "distances=8")])
+def test_a_setting_of_what_the_preset_varies_is_refused(name, setting):
+    with pytest.raises(ConfigError, match=r"tasks of a sweep are \['n64-.* cannot be what the sweep varies"):
+        preset_sweep(name, settings=[setting])
 
 
 def test_unknown_names_are_refused_with_the_nearest():

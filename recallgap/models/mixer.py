@@ -17,12 +17,23 @@ A mixer that has a recurrent form adds
 Legend: B batch, T position, D model width, H heads, V vocabulary.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import get_args, get_type_hints
 
 import torch
 
 from recallgap.errors import ConfigError
 from recallgap.registry import pick
+
+TYPE_NAMES = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a name",
+    type(None): "nothing (None)",
+}
+NUMBERS = {int: Integral, float: Real}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +71,21 @@ class ParamRule:
 
 
 def options_of(kind, cls, given):
-    """The `Options` of a mixer class from a dict; ConfigError for an unknown name, with the nearest."""
-    known = {f.name: f for f in fields(cls.Options)}
-    for name in given:
-        pick(f"option of {kind}", known, name)
+    """The `Options` of a mixer class from a dict; ConfigError for an unknown name, or a value of a
+    wrong type."""
+    types = get_type_hints(cls.Options)
+    for name, value in given.items():
+        wanted = pick(f"option of {kind}", types, name)
+        if not any(_is_a(value, one) for one in get_args(wanted) or [wanted]):
+            expected = " or ".join(TYPE_NAMES[one] for one in get_args(wanted) or [wanted])
+            raise ConfigError(f"{kind}: {name} is {value!r}, but {expected} is needed")
     return cls.Options(**given)
+
+
+def _is_a(value, kind):
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, NUMBERS.get(kind, kind))
 
 
 def heads_of(d_model, n_heads, what):

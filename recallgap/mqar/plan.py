@@ -11,6 +11,8 @@ from recallgap.mqar.models import MODELS
 from recallgap.registry import pick
 
 RATE_CHANGES = {"step": "at every step", "epoch": "the same through an epoch"}
+SEEDS = 1 << 63
+"""torch takes seeds below it."""
 VARIED = {
     "width": "model width",
     "distances": "number of distinct distances",
@@ -110,21 +112,26 @@ class Sweep:
 
     def __post_init__(self):
         pick("quantity to vary", VARIED, self.varied)
-        for name in ("models", "widths", "tasks", "learning_rates", "seeds"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ConfigError(f"{name} of a sweep are {list(values)}, but need at least one, each once")
         names = [task_name(task) for task in self.tasks]
         if len(set(names)) < len(names):
-            raise ConfigError(f"tasks of a sweep are {names}, but must differ in what their names say")
+            raise ConfigError(
+                f"tasks of a sweep are {names}, but must differ in what their names say; "
+                f"a setting of all tasks cannot be what the sweep varies ({VARIED[self.varied]})"
+            )
+        for name in ("models", "widths", "tasks", "learning_rates", "seeds"):
+            values = getattr(self, name)
+            if name == "learning_rates":
+                values = [f"{rate:g}" for rate in values]  # as in the name of a point
+            if not values or len(set(values)) < len(values):
+                raise ConfigError(f"{name} of a sweep are {list(values)}, but need at least one, each once")
         if len(self.batch_sizes) != len(self.tasks):
             raise ConfigError(
                 f"a sweep of {len(self.tasks)} tasks has {len(self.batch_sizes)} batch sizes: name one a task"
             )
         for name in self.models:
             pick("model", MODELS, name)
-        if min(self.seeds) < 0:
-            raise ConfigError(f"seeds of a sweep are {list(self.seeds)}, but a seed is not negative")
+        if not 0 <= min(self.seeds) <= max(self.seeds) < SEEDS:
+            raise ConfigError(f"seeds of a sweep are {list(self.seeds)}, but seeds go from 0 to {SEEDS - 1}")
         for name in ("widths", "batch_sizes", "learning_rates"):
             wrong = [value for value in getattr(self, name) if not 0 < value < math.inf]
             if wrong:
@@ -151,7 +158,7 @@ def with_settings(sweep, settings):
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals or not text:
-            raise ConfigError(f"--set {setting}: a setting is NAME=VALUE")
+            raise ConfigError(f"--set {setting}: a setting is NAME=VALUE, with a value")
         kinds = _kinds()
         change = pick("setting of a sweep", kinds, name)
         sweep = change(sweep, name, text)

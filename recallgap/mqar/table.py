@@ -65,7 +65,7 @@ def best_table(varied, rows):
     places = sorted({entry["at"] for entry in found})
     cell_of = {(entry["panel"], entry["model"], entry["at"]): _cell(entry) for entry in found}
     pairs = dict.fromkeys((entry["panel"], entry["model"]) for entry in found)
-    names = {"width": "d = {}", "distances": "{} distances", "pairs": "{} pairs", "range": "up to {}"}
+    names = {"width": "d = {}", "distances": "{} distances", "pairs": "D = {}", "range": "up to {}"}
     header = ["Task" if varied == "width" else "Width", "Model", *(names[varied].format(p) for p in places)]
     body = [
         [name, model, *(cell_of.get((name, model, place), "-") for place in places)] for name, model in pairs
@@ -102,7 +102,7 @@ def page(plan, rows):
                 f"{training.state_mixer}",
                 "vocabulary "
                 + ", ".join(dict.fromkeys(f"{task.vocab_size:,}" for task in plan.tasks))
-                + "; a single seed says nothing about the spread between seeds",
+                + ("; a single seed says nothing about the spread between seeds" * (len(plan.seeds) == 1)),
             ]
         ),
     ]
