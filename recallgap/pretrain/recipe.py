@@ -45,6 +45,10 @@ def model_config_of(recipe, context_len, changes=()):
         with torch.device("meta"):
             RecallGapForCausalLM(config)
         return config
+    except ConfigError as error:
+        if is_file:
+            raise ConfigError(f"reading recipe {recipe}: {error}") from error
+        raise
     except (TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
             f"reading recipe {recipe}: an entry has a value of the wrong type ({error})"
