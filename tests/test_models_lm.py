@@ -344,6 +344,8 @@ def test_ids_and_lengths_beyond_the_model_are_refused():
         model(random_ids(T=25))
     with pytest.raises(ConfigError, match=r"built for contexts of 24 tokens on 25"):
         model.generate(random_ids(T=20), max_new_tokens=6, do_sample=False)
+    with pytest.raises(ConfigError, match="on rows of 0 tokens: at least one is needed"):
+        model(random_ids(T=5)[:, :0])
 
 
 @pytest.mark.parametrize(

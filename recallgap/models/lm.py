@@ -163,6 +163,8 @@ class RecallGapForCausalLM(PreTrainedModel, GenerationMixin):
             raise ConfigError(
                 f"running a model built for contexts of {limit} tokens on {T}: cut the input shorter"
             )
+        if T == 0:
+            raise ConfigError("running a model on rows of 0 tokens: at least one is needed")
         if ids_BT.numel() == 0 or ids_BT.is_meta or torch.compiler.is_compiling():
             return
         lowest, highest = (int(end) for end in torch.aminmax(ids_BT))

@@ -94,7 +94,7 @@ def page(plan, rows):
         Picture(FIGURE, "The best learning rate (line), and best to worst (band)."),
         Bullets(
             [
-                f"{len(rows)} trainings; learning rates {rates}; seeds {', '.join(map(str, plan.seeds))}",
+                f"trainings: {len(rows)}; learning rates {rates}; seeds {', '.join(map(str, plan.seeds))}",
                 f"at most {training.epochs} epochs of {training.epoch_sequences:,} sequences, "
                 f"{'new at every step' if training.fresh else 'the same in each'}; a training ends where its "
                 f"accuracy is above {training.stop_at:g}",
