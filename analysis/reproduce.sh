@@ -31,4 +31,6 @@ checkpoint hyena-3m 3e-3,6e-3,1.2e-2 3e-3                     # 45 minutes and a
 checkpoint rwkv-3m 1.5e-3,3e-3,6e-3 6e-3                      # 43 minutes and a sweep of 13 (in two parts), on one core
 checkpoint base-conv-full-3m 3e-3,6e-3,1.2e-2 1.2e-2          # 59 minutes and a sweep of 25 (the core did other work)
 checkpoint long-conv-3m 3e-3,6e-3,1.2e-2 1.2e-2               # 61 minutes and a sweep of 27 (the core did other work)
+checkpoint retnet-3m 1.5e-3,3e-3,6e-3 1.5e-3                  # 79 minutes and a sweep of 33 (the core did other work)
+checkpoint base-conv-learned-3m 3e-3,6e-3,1.2e-2 1.2e-2       # 34 minutes and a sweep of 16, on one core
 python analysis/shipped.py "$OUT/shipped"                 # the table and curves of pretrained/README.md: 1 minute
