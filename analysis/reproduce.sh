@@ -33,7 +33,7 @@ checkpoint base-conv-full-3m 3e-3,6e-3,1.2e-2 1.2e-2          # 59 minutes and a
 checkpoint long-conv-3m 3e-3,6e-3,1.2e-2 1.2e-2               # 61 minutes and a sweep of 27 (the core did other work)
 checkpoint retnet-3m 1.5e-3,3e-3,6e-3 1.5e-3                  # 79 minutes and a sweep of 33 (the core did other work)
 checkpoint base-conv-learned-3m 3e-3,6e-3,1.2e-2 1.2e-2       # 34 minutes and a sweep of 16, on one core
-checkpoint h3-3m 1.5e-3,3e-3,6e-3 6e-3                        # 49 minutes and a sweep of 15, on one core
+checkpoint h3-3m 1.5e-3,3e-3,6e-3 6e-3                        # 48 minutes and a sweep of 15, on one core
 checkpoint base-conv-random-3m 3e-3,6e-3,1.2e-2 1.2e-2        # 33 minutes and a sweep of 10, on one core
 checkpoint gated-delta-net-3m 1.5e-3,3e-3,6e-3 6e-3           # 99 minutes and a sweep of 28 (the core did other work)
 checkpoint mamba2-3m 1.5e-3,3e-3,6e-3 3e-3                    # 82 minutes and a sweep of 33 (the core did other work)
