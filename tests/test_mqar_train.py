@@ -151,6 +151,28 @@ def test_the_released_schedule_changes_between_epochs_only():
     assert shares == pytest.approx(expected)
 
 
+def test_parameters_may_learn_by_the_rules_of_their_mixer(monkeypatch):
+    """The time steps of H3 learn at 1e-3 at most, without decay; alike, they have what all others have."""
+    seen = []
+
+    class Watched(torch.optim.AdamW):
+        def step(self, *args, **kwargs):
+            seen.append(sorted((group["lr"], group["weight_decay"]) for group in self.param_groups))
+            return super().step(*args, **kwargs)
+
+    monkeypatch.setattr(torch.optim, "AdamW", Watched)
+    training = dataclasses.replace(SHORT, epochs=1, warmup=0.5)
+    for own_rules in (False, True):
+        train(point("h3", learning_rate=4e-3), dataclasses.replace(training, own_rules=own_rules))
+    alike, ruled = seen[:3], seen[3:]
+    assert alike == [[(pytest.approx(4e-3 * share), 0.1)] for share in (0.5, 1.0, 1.0)]
+    slow, plain, decayed = ((1e-3, 0.0), (4e-3, 0.0), (4e-3, 0.1))
+    assert ruled == [
+        [(pytest.approx(rate * share), decay) for rate, decay in (slow, plain, decayed)]
+        for share in (0.5, 1.0, 1.0)
+    ]
+
+
 def test_dropout_is_the_embeddings_alone():
     """With dropout of the embedding a training differs; without dropout in blocks evaluation repeats."""
     dropped = train(point(), dataclasses.replace(SHORT, embed_dropout=0.5))

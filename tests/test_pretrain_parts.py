@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from recallgap.errors import ConfigError
 from recallgap.models import RecallGapForCausalLM
+from recallgap.models.groups import parameter_groups
 from recallgap.models.mixers import MIXERS
 from recallgap.models.recipes import RECIPES
 from recallgap.pretrain import PretrainConfig, resolved
-from recallgap.pretrain.groups import parameter_groups
 from recallgap.pretrain.order import DataOrder, PackedContexts, Positions, as_batch, documents_of
 from recallgap.pretrain.schedule import learning_rate_share
 from recallgap.pretrain.steps import Steps
@@ -84,7 +84,7 @@ def test_one_step_is_a_schedule_too():
 def test_every_parameter_of_every_mixer_is_in_one_group(name):
     layers = [{"mixer": name, **options} for options in CASES[name]]
     model = RecallGapForCausalLM(model_config(layers, d_model=16))
-    groups = parameter_groups(model, PretrainConfig(learning_rate=0.5, weight_decay=0.25))
+    groups = parameter_groups(model, 0.5, 0.25)
     named = [name for group in groups for name in group["names"]]
     assert sorted(named) == sorted(name for name, _ in model.named_parameters())
     treated = {name: (g["lr"], g["weight_decay"]) for g in groups for name in g["names"]}
@@ -95,7 +95,7 @@ def test_every_parameter_of_every_mixer_is_in_one_group(name):
 
 def test_rules_of_mixers_bound_and_scale_the_learning_rate():
     model = RecallGapForCausalLM(model_config(["h3", "long_conv", "base_conv"], d_model=16))
-    groups = parameter_groups(model, PretrainConfig(learning_rate=0.5, weight_decay=0.25))
+    groups = parameter_groups(model, 0.5, 0.25)
     treated = {name: (g["lr"], g["weight_decay"]) for g in groups for name in g["names"]}
     kernel = next(name for name in treated if name.startswith("blocks.1.mixer.kernel"))
     assert treated[kernel] == (1e-3, 0.0)

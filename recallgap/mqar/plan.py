@@ -24,8 +24,7 @@ VARIED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How every model of a sweep is trained: AdamW on the loss of the queries alone, every parameter alike
-    (the mixers' own rules for their parameters are not used, as in the released code)."""
+    """How every model of a sweep is trained: AdamW on the loss of the queries alone."""
 
     n_layers: int = 2
     n_attention_layers: int = 2
@@ -47,6 +46,9 @@ class Training:
     rate_changes: str = "step"
     """step, or epoch: the learning rate stays the same through an epoch."""
     weight_decay: float = 0.1
+    own_rules: bool = False
+    """Parameters have the learning rate and decay that their mixer gives them, as in pretraining
+    (`recallgap/models/groups.py`); else all have the same, as in the released code."""
     eval_sequences: int = 3000
     """Held out."""
     stop_at: float = 0.99

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from recallgap.models.groups import parameter_groups
 from recallgap.mqar.config import IGNORED
 from recallgap.mqar.generate import generate
 from recallgap.mqar.models import model_config
@@ -61,9 +62,8 @@ def _no_denormals():
 
 def _fit(model, point, training, device):
     """Accuracy after each epoch, steps taken, mean training loss of the last epoch."""
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=point.learning_rate, weight_decay=training.weight_decay, fused=True
-    )
+    optimizer = torch.optim.AdamW(_groups(model, point, training), fused=True)
+    highest = [group["lr"] for group in optimizer.param_groups]
     per_epoch = math.ceil(training.epoch_sequences / point.batch_size)
     held_out = _on(device, generate(point.task, training.eval_sequences, _stream(point, TEST_STREAM)))
     curve, n_steps, mean_loss = [], 0, math.inf
@@ -72,8 +72,8 @@ def _fit(model, point, training, device):
         losses = []
         for ids_BT, targets_BT in batches:
             share = learning_rate_share(n_steps, per_epoch, training)
-            for group in optimizer.param_groups:
-                group["lr"] = point.learning_rate * share
+            for group, learning_rate in zip(optimizer.param_groups, highest, strict=True):
+                group["lr"] = learning_rate * share
             labelled_BT = targets_BT != IGNORED
             logits_NV = labelled_logits(model, ids_BT, labelled_BT)
             loss = F.cross_entropy(logits_NV, targets_BT[labelled_BT].long())
@@ -89,6 +89,14 @@ def _fit(model, point, training, device):
         if curve[-1] > training.stop_at:
             break
     return curve, n_steps, mean_loss
+
+
+def _groups(model, point, training):
+    """What AdamW treats alike, with the highest learning rate of each."""
+    if training.own_rules:
+        return parameter_groups(model, point.learning_rate, training.weight_decay)
+    params = list(model.parameters())
+    return [{"params": params, "lr": point.learning_rate, "weight_decay": training.weight_decay}]
 
 
 def learning_rate_share(step, per_epoch, training):

@@ -24,7 +24,7 @@ from recallgap.errors import ArtifactError, TrainingError
 from recallgap.evaluate.checkpoint import quiet_transformers
 from recallgap.evaluate.heads import OwnLogits, Tail, TiledHead
 from recallgap.evaluate.losses import evaluation_mode
-from recallgap.pretrain.groups import parameter_groups
+from recallgap.models.groups import parameter_groups
 from recallgap.pretrain.order import Positions, as_batch, documents_of
 from recallgap.pretrain.schedule import learning_rate_share
 from recallgap.progress import note
@@ -56,7 +56,11 @@ class Pretrainer(Trainer):
     def create_optimizer(self, model=None):
         if self.optimizer is None:
             self.optimizer = torch.optim.AdamW(
-                parameter_groups(self.model if model is None else model, self.config),
+                parameter_groups(
+                    self.model if model is None else model,
+                    self.config.learning_rate,
+                    self.config.weight_decay,
+                ),
                 betas=(self.config.beta1, self.config.beta2),
                 eps=self.config.epsilon,
                 fused=not self.options.fsdp,

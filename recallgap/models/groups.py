@@ -5,35 +5,34 @@ import math
 NO_DECAY = 0.0
 
 
-def parameter_groups(model, config):
+def parameter_groups(model, learning_rate, weight_decay):
     """Groups for AdamW: [{"params", "names", "lr", "weight_decay"}], sorted, every trained parameter once.
 
     A matrix decays; norms and biases (fewer than two dimensions) do not. What a mixer's `param_rules` name
-    has the rule's decay and learning rate: the config's, scaled and bounded by the rule.
+    has the rule's decay and the learning rate, scaled and bounded by the rule.
     """
     groups = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        key = _treatment(parameter, _rule_of(model, name), config)
+        key = _treatment(parameter, _rule_of(model, name), learning_rate, weight_decay)
         groups.setdefault(key, []).append((name, parameter))
     return [
         {
             "params": [parameter for _, parameter in members],
             "names": [name for name, _ in members],
-            "lr": learning_rate,
-            "weight_decay": weight_decay,
+            "lr": own_rate,
+            "weight_decay": own_decay,
         }
-        for (learning_rate, weight_decay), members in sorted(groups.items())
+        for (own_rate, own_decay), members in sorted(groups.items())
     ]
 
 
-def _treatment(parameter, rule, config):
+def _treatment(parameter, rule, learning_rate, weight_decay):
     if rule is None:
-        return config.learning_rate, config.weight_decay if parameter.dim() >= 2 else NO_DECAY
+        return learning_rate, weight_decay if parameter.dim() >= 2 else NO_DECAY
     bound = math.inf if rule.lr_max is None else rule.lr_max
-    learning_rate = min(config.learning_rate * rule.lr_scale, bound)
-    return learning_rate, config.weight_decay if rule.weight_decay else NO_DECAY
+    return min(learning_rate * rule.lr_scale, bound), weight_decay if rule.weight_decay else NO_DECAY
 
 
 def _rule_of(model, name):
