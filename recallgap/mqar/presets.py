@@ -42,7 +42,7 @@ def small():
     task = MqarConfig(vocab_size=256, context_len=64, n_pairs=4)
     grid = {"widths": (16, 32, 64, 128), "tasks": (task,), "batch_sizes": (32,)}
     training = dataclasses.replace(SMALL_TRAINING, own_rules=True)
-    return Sweep(varied="width", models=ALL, **grid, learning_rates=(3e-3, 6e-3), training=training)
+    return Sweep(varied="width", models=ALL, **grid, learning_rates=(2e-3, 3e-3, 6e-3), training=training)
 
 
 def paper():
