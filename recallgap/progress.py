@@ -12,16 +12,18 @@ SECONDS_BETWEEN_LINES = 20
 class Progress:
     """Counts units of work towards `total` (None: unknown) and shows the rate.
 
-    Use as a context manager; `advance(n)` after each piece of work.
+    done: how many an earlier run finished. Use as a context manager; `advance(n)` after each piece of work.
     """
 
-    def __init__(self, label, total=None, unit="tokens"):
+    def __init__(self, label, total=None, unit="tokens", done=0):
         self.label, self.total, self.unit = label, total, unit
-        self.done, self.start = 0, time.monotonic()
-        self.last_line, self.shown = self.start, 0
+        self.done, self.before, self.start = done, done, time.monotonic()
+        self.last_line, self.shown = self.start, done
         self.bar = None
         if sys.stderr.isatty():
-            self.bar = tqdm(desc=label, total=total, unit=f" {unit}", unit_scale=True, file=sys.stderr)
+            self.bar = tqdm(
+                desc=label, total=total, initial=done, unit=f" {unit}", unit_scale=True, file=sys.stderr
+            )
 
     def __enter__(self):
         return self
@@ -45,7 +47,7 @@ class Progress:
         print(f"{self.label}: {self.done:,}{of_total} {self.unit}, {self._rate()}", file=sys.stderr)
 
     def _rate(self):
-        per_second = self.done / max(self.last_line - self.start, 1e-9)
+        per_second = (self.done - self.before) / max(self.last_line - self.start, 1e-9)
         if per_second < 1:
             return f"{60 * per_second:.1f} {self.unit}/min"
         return f"{per_second:,.0f} {self.unit}/s"

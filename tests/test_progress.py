@@ -29,3 +29,17 @@ def test_slow_work_is_counted_by_the_minute(capsys, monkeypatch, seconds, rate):
     with progress.Progress("sweep", unit="points") as shown:
         shown.advance(10)
     assert capsys.readouterr().err == f"sweep: 10 points, {rate}\n"
+
+
+def test_the_rate_is_that_of_this_run(capsys, monkeypatch):
+    now = iter([0.0, 1.0, 1.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with progress.Progress("sweep", total=90, unit="points", done=80) as shown:
+        shown.advance(4)
+    assert capsys.readouterr().err == "sweep: 84 of 90 points, 4 points/s\n"
+
+
+def test_what_was_done_before_is_not_news(capsys):
+    with progress.Progress("sweep", total=80, unit="points", done=80):
+        pass
+    assert capsys.readouterr().err == ""

@@ -81,8 +81,8 @@ def _run(plan, staging, options):
     """The results of all points in the order of the grid; those that are not there yet are trained."""
     points = {f"{point.name}.json": point for point in plan.points}
     missing = {name: point for name, point in points.items() if not staging.done(name)}
-    with Progress("mqar sweep", len(points), unit="points") as progress:
-        progress.advance(len(points) - len(missing))
+    n_done = len(points) - len(missing)
+    with Progress("mqar sweep", len(points), unit="points", done=n_done) as progress:
         for name, result in _results(missing, plan.training, options):
             with staging.write(name) as path:
                 path.write_text(json.dumps(_row(points[name], result)) + "\n")
